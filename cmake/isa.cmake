@@ -1,0 +1,52 @@
+# Everything under csrc/kernels: portable sources, and one object library per instruction set with
+# flags of its own, so that no other code is compiled for a processor that may not be there.
+#
+#   clover_add_kernels(target)
+#
+# adds all sources of csrc/kernels to `target` (list none of them elsewhere). An instruction set that
+# the compiler or the architecture lacks is skipped with a message; the others are announced to
+# dispatch.cc as CLOVER_HAVE_<NAME>.
+include(CheckCXXSourceCompiles)
+
+# Contracting a*b+c differently in two instances of a template would break the bitwise row rule.
+set(CLOVER_KERNEL_FLAGS -ffp-contract=off)
+# GCC 12 warns about the deliberately undefined operands inside its own AVX-512 header.
+set(CLOVER_ISA_FLAGS ${CLOVER_KERNEL_FLAGS} -Wno-maybe-uninitialized)
+
+function(clover_add_isa target isa)
+    cmake_parse_arguments(ARG "" "" "FLAGS;SOURCES" ${ARGN})
+    string(TOUPPER ${isa} upper)
+    string(REPLACE ";" " " CMAKE_REQUIRED_FLAGS "${ARG_FLAGS}")
+    check_cxx_source_compiles("#include <immintrin.h>
+int main() { return 0; }" CLOVER_COMPILER_HAS_${upper})
+    if(NOT CLOVER_COMPILER_HAS_${upper})
+        message(STATUS "clover-edge: kernels for ${isa} skipped, the compiler lacks ${ARG_FLAGS}")
+        return()
+    endif()
+    set(library clover_kernels_${isa})
+    add_library(${library} OBJECT ${ARG_SOURCES})
+    target_compile_features(${library} PRIVATE cxx_std_17)
+    target_compile_options(${library} PRIVATE ${ARG_FLAGS} ${CLOVER_ISA_FLAGS})
+    target_include_directories(${library} PRIVATE ${PROJECT_SOURCE_DIR}/csrc)
+    set_target_properties(${library} PROPERTIES POSITION_INDEPENDENT_CODE ON INTERPROCEDURAL_OPTIMIZATION OFF
+                                                CXX_VISIBILITY_PRESET hidden)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${library}>)
+    target_compile_definitions(${target} PRIVATE CLOVER_HAVE_${upper}=1)
+endfunction()
+
+function(clover_add_kernels target)
+    set(dir ${PROJECT_SOURCE_DIR}/csrc/kernels)
+    set(portable ${dir}/reference.cc ${dir}/reference_mixers.cc ${dir}/dispatch.cc)
+    target_sources(${target} PRIVATE ${portable})
+    set_source_files_properties(${portable} PROPERTIES COMPILE_OPTIONS "${CLOVER_KERNEL_FLAGS}")
+    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+        message(STATUS "clover-edge: no vector kernels for ${CMAKE_SYSTEM_PROCESSOR} yet, using reference")
+        return()
+    endif()
+    clover_add_isa(${target} avx2
+                   FLAGS -mavx2 -mfma -mf16c
+                   SOURCES ${dir}/avx2.cc ${dir}/avx2_mixers.cc)
+    clover_add_isa(${target} avx512vnni
+                   FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+                   SOURCES ${dir}/avx512vnni.cc ${dir}/avx512vnni_mixers.cc)
+endfunction()

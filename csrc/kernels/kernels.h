@@ -1,0 +1,137 @@
+// The kernel table: one row per operation, one file per instruction set, chosen once at load.
+//
+// Plain data and function pointers only. Files compiled for a wider instruction set include this
+// header and <immintrin.h>/<stdint.h>, nothing else, and keep every function in an anonymous
+// namespace: an inline function emitted there could be picked by the linker for everybody.
+//
+// One rule for all: the result of a row depends neither on the number of rows in the call nor on
+// the range of tiles or heads that a call is given (accumulation order is fixed along K).
+#pragma once
+
+#include <stdint.h>
+
+namespace clover {
+
+enum class Scheme : int { f32 = 0, bf16 = 1, int8 = 2, int4 = 3 };
+
+constexpr int kTileRows = 16;    // rows of a packed tile; quant/tiles.py states the layout
+constexpr int kHeadStripe = 256; // logits of one row that head_stats holds at a time
+
+// A matrix W [n, k] as stored. f32/bf16: row major. int8/int4: tiles of 16 rows (n padded with zero
+// rows), per tile and group of `group` columns: 16 f16 scales, then the codes in 64-byte chunks.
+struct Matrix {
+    const void *data;
+    Scheme scheme;
+    int n, k, group; // group = 0 for f32/bf16
+};
+
+// `rows` activation rows in the two forms that kernels read.
+struct Activations {
+    const float *x;     // [rows, k] row major with stride `ldx`; used by f32/bf16 weights
+    int ldx;            //
+    const int8_t *q;    // [rows, k] codes in [-127, 127]; used by int8/int4 weights
+    const float *scale; // [rows, k/group] x ~= q * scale
+    const int32_t *sum; // [rows, k/group] sum of the group's codes (zero-point correction)
+    int rows, k, group;
+};
+
+// A gathered matmul may read activation rows through an index (experts): row r of the call is row
+// `index[r]` of the activations; nullptr means r itself.
+struct MatmulCall {
+    Matrix w;
+    Activations a;
+    const int *index;
+    int rows; // rows of this call (== a.rows when index is null)
+    float *y; // y[r * ldy + i] = sum_k W[i, k] x[row r, k], i in [tile0*16, min(tile1*16, n))
+    int64_t ldy;
+    int tile0, tile1; // tiles of 16 output rows, also for f32/bf16
+};
+
+struct DeltaHead { // one value head of a gated DeltaNet layer
+    int dk, dv, rows;
+    const float *q, *k; // [rows, dk], stride ldqk; l2-normalised, q also times dk^-1/2 in commit mode
+    const float *v;     // [rows, dv], stride ldv
+    int64_t ldqk, ldv;
+    const float *g, *beta; // [rows] each, stride ldg
+    int64_t ldg;
+    float *state; // S [dk, dv] row major; commit: read and written; preview: read only
+    float *o;     // [rows, dv], stride ldo
+    int64_t ldo;
+    float *scratch; // delta_scratch_floats(rows, dk, dv)
+};
+
+struct PreviewHead {     // the same head in preview mode
+    DeltaHead d;         // q, k: l2-normalised, without the factor; g unused; beta used if value_beta
+    float logit_scale;   // on q_t . k_s
+    float history_logit; // history_bias + history_c * ln(n / history_ref_rows)
+    float history_scale; // factor on q in the history read-out S^T q
+    bool value_beta;
+};
+
+struct AttentionHead { // one query head, all rows
+    int rows, head_dim;
+    const float *q; // [rows, head_dim], stride ldq
+    int64_t ldq;
+    const float *k, *v; // cached keys/values of this KV head: [past + rows, head_dim], stride ldkv
+    int64_t ldkv;       // (fresh rows of the pass already stand behind the committed ones)
+    int past;           // committed rows before the first row of this pass
+    bool causal;        // row r sees past + r + 1 keys; otherwise past + rows
+    float scale;
+    float *o; // [rows, head_dim], stride ldo
+    int64_t ldo;
+};
+
+// What a pass over the head finds for one row, ids outside [0, valid) and `banned` left out.
+struct HeadStats {
+    int argmax;    // lowest id on ties; -1 when the range holds no real id (max -inf, sum 0)
+    float max;     // logit of argmax; NaN when a real id's logit is NaN or +inf: the caller must raise
+    float sum_exp; // sum over real ids of exp(logit - max): probability of argmax is 1 / sum_exp
+};
+
+struct Kernels {
+    const char *isa;
+
+    // x [rows, k] -> q, scale, sum as in Activations. k is a multiple of group.
+    void (*quantize)(const float *x, int64_t ldx, int rows, int k, int group, int8_t *q, float *scale, int32_t *sum);
+    void (*matmul)(const MatmulCall &);
+    // Row `row` of a stored matrix as floats (embedding look-up).
+    void (*dequantize_row)(const Matrix &, int row, float *out);
+    // out[r, i] = x[r, i] * rsqrt(mean(x^2) + eps) * (w[i] + offset)
+    void (*rmsnorm)(const float *x, int64_t ldx, const float *w, float offset, float eps, int rows, int n, float *out,
+                    int64_t ldo);
+    // Per head h of width d: out = u * rsqrt(sum u^2 + 1e-6) * scale, u = x[r, h*d .. h*d + d). May work in place.
+    void (*l2norm)(const float *x, int64_t ldx, int rows, int heads, int d, float scale, float *out, int64_t ldo);
+    // out = silu(gate) * up, rows of width n
+    void (*silu_mul)(const float *gate, int64_t ldg, const float *up, int64_t ldu, int rows, int n, float *out,
+                     int64_t ldo);
+    // Depthwise convolution and SiLU over channels [c0, c1): in = [ring | block].
+    //   out[t, c] = silu(sum_j in[t + j, c] w[c, j] + sum_d block[t + 1 + d, c] right[c, d]), right may be null
+    void (*conv)(const float *ring, const float *block, int64_t ldb, const float *w, const float *right, int rows,
+                 int channels, int taps, int c0, int c1, float *out, int64_t ldo);
+    // Token by token, state in cache, columns of S in registers: bitwise the same however rows are split.
+    void (*delta_commit)(const DeltaHead &);
+    // The closed form over all rows at once (ARCHITECTURE: T = (I + L)^-1 ...).
+    void (*delta_closed)(const DeltaHead &);
+    void (*delta_preview)(const PreviewHead &);
+    // o = rmsnorm_dv(o) * w * silu(z) per head of width dv, in place
+    void (*gated_norm)(float *o, int64_t ldo, const float *z, int64_t ldz, const float *w, float eps, int rows,
+                       int heads, int dv);
+    void (*attention)(const AttentionHead &); // online softmax
+    // x *= sigmoid(gate)
+    void (*sigmoid_mul)(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows, int n);
+    // Projection of rows by the head over tiles [tile0, tile1), reduced to statistics; no logits kept
+    // (y is not used). scratch: head_scratch_floats(rows). Ranges combine: with m the larger max,
+    // sum = sum_a exp(max_a - m) + sum_b exp(max_b - m), argmax of the larger, the lower id on ties.
+    void (*head_stats)(const MatmulCall &, int valid, int banned, float *scratch, HeadStats *out);
+};
+
+int64_t delta_scratch_floats(int rows, int dk, int dv); // enough for commit, closed and preview
+int64_t head_scratch_floats(int rows);
+
+// The best table this processor runs, or the one named by `force`/CLOVER_ISA
+// ("reference" | "avx2" | "avx512vnni"); throws UnsupportedError when the processor lacks it.
+const Kernels &kernels(const char *force = nullptr);
+// Names of the tables compiled in that this processor can run, best last; null-terminated.
+const char *const *available_isas();
+
+} // namespace clover

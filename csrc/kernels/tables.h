@@ -1,0 +1,12 @@
+// The tables themselves, one per instruction set; only dispatch.cc chooses among them.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace clover {
+
+extern const Kernels kReferenceKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512VnniKernels;
+
+} // namespace clover

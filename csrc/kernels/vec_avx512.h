@@ -1,0 +1,69 @@
+// Vec: the vector type that the shared simd_*.h files are written in; 16 floats. Included inside
+// the anonymous namespace of an AVX-512 file. A `lanes` argument below `width` touches that many.
+struct Vec {
+    using F = __m512;
+    using I = __m512i;
+    static constexpr int width = 16;
+    static constexpr int dot_rows = 4; // activation rows that dots() keeps in registers
+
+    static __mmask16 mask(int lanes) { return static_cast<__mmask16>((1u << lanes) - 1); }
+    static F set(float x) { return _mm512_set1_ps(x); }
+    static F zero() { return _mm512_setzero_ps(); }
+    static F load(const float *p) { return _mm512_loadu_ps(p); }
+    static F load(const float *p, int lanes) {
+        return lanes == width ? load(p) : _mm512_maskz_loadu_ps(mask(lanes), p);
+    }
+    static F load(const uint16_t *p) { // bf16
+        return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+    }
+    static F load(const uint16_t *p, int lanes) {
+        return lanes == width ? load(p) : widen(_mm256_maskz_loadu_epi16(mask(lanes), p));
+    }
+    static F load_strided(const float *p, int stride, int lanes) {
+        const I index = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                           _mm512_set1_epi32(stride));
+        return _mm512_mask_i32gather_ps(zero(), mask(lanes), index, p, 4);
+    }
+    static void store(float *p, F x) { _mm512_storeu_ps(p, x); }
+    static void store(float *p, F x, int lanes) { _mm512_mask_storeu_ps(p, mask(lanes), x); }
+
+    static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }   // a b + c
+    static F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); } // c - a b
+    // Of a NaN and a number these return the second argument.
+    static F max(F a, F b) { return _mm512_max_ps(a, b); }
+    static F min(F a, F b) { return _mm512_min_ps(a, b); }
+    static F round(F x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+    static F pow2(F n) { // n integral, -126..127
+        return _mm512_castsi512_ps(
+            _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
+    }
+    static F zero_if_less(F value, F x, F bound) {
+        return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), value);
+    }
+    static unsigned equal_mask(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+
+    // Sums of four vectors. Each sum's order is fixed and the same in all four places.
+    static __m128 sum4(F a, F b, F c, F d) {
+        const F ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        const F cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+        const F all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+        const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
+        return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    }
+    static float max_of(F x) { return _mm512_reduce_max_ps(x); }
+
+    // Integers, for quantisation.
+    static I magnitude_bits(F x) { return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff)); }
+    static I max_int(I a, I b) { return _mm512_max_epi32(a, b); }
+    static I add_int(I a, I b) { return _mm512_add_epi32(a, b); }
+    static I zero_int() { return _mm512_setzero_si512(); }
+    static int max_of_int(I x) { return _mm512_reduce_max_epi32(x); }
+    static int sum_of_int(I x) { return _mm512_reduce_add_epi32(x); }
+    static I to_int(F x) { return _mm512_cvtps_epi32(x); } // nearest even
+    static void store_bytes(int8_t *p, I x) {
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm512_cvtepi32_epi8(x));
+    }
+
+  private:
+    static F widen(__m256i bf16) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16)); }
+};
