@@ -1,0 +1,119 @@
+"""Batches of two-stream training examples, grouped so that little padding is computed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from generate import copy_task, sample
+from held_out import held_out_requests, normalise
+from model import Config, Layout, make_layout
+from tokenizers import Tokenizer
+from tokens import chat_prompt
+from torch import Tensor
+
+# Block width → examples drawn before sorting by length; narrow blocks cost more time per example.
+POOLS = {4: 384, 8: 576, 16: 768, 32: 1024}
+PROMPT_STEP = 16  # prompts are padded to a multiple of this (one chunk of the closed form)
+
+
+@dataclass
+class Batch:
+    """Token ids, layout and per-row loss weights of one step."""
+
+    clean: Tensor  # [B, T]
+    noisy: Tensor  # [B, N]
+    layout: Layout
+    next_weight: Tensor  # [B, T - 1] weight of predicting clean[:, 1:]
+    mask_weight: Tensor  # [B, N] 1/t at masked rows, 0 elsewhere
+    next_rows: Tensor  # [B, T - 1] bool: answer rows (for the accuracy shown)
+
+
+@dataclass
+class Mix:
+    """What the stream is made of; changed by the schedule while training runs."""
+
+    made_up: float = 0.15
+    copying: float = 0.3
+
+
+class Stream:
+    """An endless stream of batches; `mix` may be changed at any time."""
+
+    def __init__(self, cfg: Config, tok: Tokenizer, seed: int, rows: int):
+        self.cfg, self.tok, self.rows = cfg, tok, rows
+        self.rng = random.Random(seed)
+        self.torch_rng = torch.Generator().manual_seed(seed)
+        self.mix = Mix()
+        self.refused = held_out_requests()
+        self.stop = tok.token_to_id("<|im_end|>")
+        self.mask = tok.token_to_id("<|mask|>")
+
+    def example(self) -> tuple[list[int], list[int]]:
+        """Prompt ids and answer ids (stop token included), never a held-out request."""
+        while True:
+            copying = self.rng.random() < self.mix.copying
+            ex = copy_task(self.rng) if copying else sample(self.rng, self.mix.made_up)
+            if normalise(ex.request) not in self.refused:
+                break
+        prompt = self.tok.encode(chat_prompt(ex.request), add_special_tokens=False).ids
+        answer = self.tok.encode(ex.answer, add_special_tokens=False).ids
+        return prompt, [*answer, self.stop]
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            ready = []
+            for width, count in POOLS.items():
+                pool = [self.example() for _ in range(count)]
+                pool.sort(key=lambda e: (-(-len(e[1]) // width), len(e[0])))
+                ready += [(width, part) for part in self.cut(pool, width)]
+            self.rng.shuffle(ready)
+            for width, part in ready:
+                yield self.make(part, width)
+
+    def cut(self, pool: list, width: int) -> Iterator[list]:
+        """Split a sorted pool into batches of about `rows` computed rows."""
+        part: list = []
+        for ex in pool:
+            prompt = max([len(e[0]) for e in part] + [len(ex[0])])
+            blocks = -(-len(ex[1]) // width)
+            size = -(-prompt // PROMPT_STEP) * PROMPT_STEP + 2 * blocks * width
+            if part and (len(part) + 1) * size > self.rows:
+                yield part
+                part = []
+            part.append(ex)
+        yield part
+
+    def make(self, part: list, width: int) -> Batch:
+        """Left-pad prompts, right-pad answers with stop tokens, mask the noisy copy."""
+        blocks = max(-(-len(a) // width) for _, a in part)
+        prompt = -(-max(len(p) for p, _ in part) // PROMPT_STEP) * PROMPT_STEP
+        n = blocks * width
+        size = (len(part), prompt + n)
+        clean = torch.full(size, self.stop)
+        valid = torch.zeros(size, dtype=torch.bool)
+        weight = torch.zeros(size)  # of a row as a target
+        for i, (p, a) in enumerate(part):
+            clean[i, prompt - len(p) : prompt] = torch.tensor(p)
+            clean[i, prompt : prompt + len(a)] = torch.tensor(a)
+            valid[i, prompt - len(p) :] = True
+            weight[i, prompt - len(p) + 1 : prompt] = 0.1
+            weight[i, prompt : prompt + len(a)] = 1.0
+            own = -(-len(a) // width) * width  # stop tokens to the end of the last block count, too
+            weight[i, prompt + len(a) : prompt + own] = 0.2
+        t = self.noise_levels(len(part) * blocks).view(-1, blocks, 1).expand(-1, -1, width)
+        t = t.reshape(len(part), n)
+        masked = torch.rand(t.shape, generator=self.torch_rng) < t
+        answer = clean[:, prompt:]
+        noisy = torch.where(masked, torch.tensor(self.mask), answer)
+        layout = make_layout(self.cfg, valid, prompt, blocks, width)
+        rows = (weight == 1.0)[:, 1:]
+        return Batch(clean, noisy, layout, weight[:, 1:], masked * weight[:, prompt:] / t, rows)
+
+    def noise_levels(self, count: int) -> Tensor:
+        """t stratified over (0.05, 1], a tenth of it at 1: the first preview sees only masks."""
+        order = torch.randperm(count, generator=self.torch_rng)
+        u = (order + torch.rand(count, generator=self.torch_rng)) / count
+        return (0.05 + 1.05 * u).clamp(max=1.0)
