@@ -1,0 +1,155 @@
+"""clover-export: pack a checkpoint folder. Data goes to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from ..errors import CloverError
+from ..quant import GROUPS, RECIPES
+from .checkpoint import Checkpoint
+from .norms import NORMS
+from .pipeline import plan_export, write_plan
+from .plan import SHARD_BYTES, Plan
+from .report import loss_table, plan_dict, plan_table
+
+_BASES = ("int4", "int8", "bf16", "f32")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 failed or interrupted, 2 wrong usage."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    recipe = _recipe(parser, options)
+    if options.out is None and not options.dry_run:
+        parser.error("-o OUT is needed (or --dry-run)")
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _run(options, recipe)
+    except CloverError as problem:
+        print(f"clover-export: {problem}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("clover-export: interrupted; nothing was written", file=sys.stderr)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="clover-export",
+        description="Pack a PyTorch checkpoint folder for clover-edge, quantising it on the way.",
+    )
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="Hugging Face folder")
+    parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="new or empty folder")
+    base = parser.add_mutually_exclusive_group()
+    for name in _BASES:
+        base.add_argument(
+            f"--{name}", dest="base", action="store_const", const=name, help=_help(name)
+        )
+    parser.add_argument(
+        "--recipe", choices=list(RECIPES), help="exact recipe, instead of the above"
+    )
+    parser.add_argument(
+        "--group-size", type=int, choices=GROUPS, default=32, help="columns that share a scale"
+    )
+    parser.add_argument(
+        "--norm",
+        choices=("auto", *NORMS),
+        default="auto",
+        help="norm convention, where the weights do not tell it",
+    )
+    parser.add_argument(
+        "--shard-size", type=_gigabytes, default=SHARD_BYTES, metavar="GB", help="default 4"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
+    parser.add_argument("--json", action="store_true", help="plan or report as JSON on stdout")
+    return parser
+
+
+def _help(base: str) -> str:
+    return {
+        "int4": "experts 4 bits, what every token uses 8 bits (recipe int4)",
+        "int8": "every matrix 8 bits",
+        "bf16": "every matrix bfloat16",
+        "f32": "every value float32, for checking",
+    }[base]
+
+
+def _gigabytes(text: str) -> int:
+    size = int(float(text) * 1e9)
+    if size <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a size")
+    return size
+
+
+def _recipe(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    base, exact = options.base, options.recipe
+    if base is None and exact is None:
+        parser.error("one of --int4, --int8, --bf16, --f32 or --recipe NAME is needed")
+    if base and exact and exact.partition("-")[0] != base:
+        parser.error(f"--{base} contradicts --recipe {exact}")
+    return str(exact or base)
+
+
+def _run(options: argparse.Namespace, recipe: str) -> int:
+    started = time.monotonic()
+    with Checkpoint(options.checkpoint) as source:
+        plan = plan_export(source, recipe, options.group_size, options.shard_size)
+        print(plan_table(plan), file=sys.stderr)
+        for warning in plan.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        if options.dry_run:
+            if options.json:
+                _print_json(plan_dict(plan))
+            return 0
+        with _Bar(plan) as bar:
+            report = write_plan(source, plan, options.out, norm=options.norm, progress=bar.update)
+    print(loss_table(report), file=sys.stderr)
+    seconds = time.monotonic() - started
+    print(f"{options.out}: {plan.file_bytes:,} bytes in {seconds:.1f} s", file=sys.stderr)
+    if options.json:
+        _print_json(report.as_dict())
+    return 0
+
+
+class _Bar:
+    """A progress bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._total = plan.parameters
+
+    def __enter__(self) -> _Bar:
+        from tqdm import tqdm
+
+        self._bar: Any = tqdm(
+            total=self._total, unit="w", unit_scale=True, disable=None, file=sys.stderr
+        )
+        return self
+
+    def update(self, done: int, total: int, name: str) -> None:
+        self._bar.set_postfix_str(name, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.close()
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """A request to end takes the same way out as Ctrl-C: temporary files go."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

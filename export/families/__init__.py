@@ -1,0 +1,36 @@
+"""Model families: one module each turns a checkpoint's configuration and names into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...errors import UnsupportedModelError
+from ..checkpoint import Checkpoint
+from . import clover
+from .base import ExpertStack, Model, Part, Piece, Tensor
+
+__all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
+
+Reader = Callable[[Checkpoint], Model]
+
+_MODEL_TYPES: dict[str, Reader] = {"clover_moe": clover.read}
+_ARCHITECTURES: dict[str, Reader] = {"CloverMoeModelLM": clover.read}
+
+
+def read_model(checkpoint: Checkpoint) -> Model:
+    """The family's view of a checkpoint.
+
+    Raises UnsupportedModelError for an unknown family, CheckpointError for a checkpoint whose
+    configuration and tensors do not make a whole model.
+    """
+    kind, names = checkpoint.config.get("model_type"), checkpoint.config.get("architectures")
+    if isinstance(kind, str) and kind in _MODEL_TYPES:
+        return _MODEL_TYPES[kind](checkpoint)
+    for name in names if isinstance(names, list) else []:
+        if isinstance(name, str) and name in _ARCHITECTURES:
+            return _ARCHITECTURES[name](checkpoint)
+    raise UnsupportedModelError(
+        f"{checkpoint.config_path}: model_type {kind!r}, architectures {names!r}: "
+        f"unknown family; known model types: {', '.join(_MODEL_TYPES)}; "
+        f"known architectures: {', '.join(_ARCHITECTURES)}"
+    )

@@ -1,0 +1,207 @@
+"""Where a checkpoint's weights come from: safetensors files, or PyTorch state dicts.
+
+Both are lazy: opening reads headers only, and rows are read on demand into the caller's buffer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CheckpointError, ExportError
+from .files import diagnose, read_json
+from .safetensors_header import Header, read_header
+
+Floats = NDArray[np.float32]
+
+FLOAT_DTYPES = ("BF16", "F16", "F32")
+_OPEN_FILES = 64
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """What a source says of a tensor. ``dtype`` in safetensors spelling."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    nbytes: int
+
+
+class Source(Protocol):
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]: ...
+
+    def read_rows(self, name: str, start: int, out: Floats) -> None:
+        """Fill ``out [rows, width]`` from flat element ``start * width`` of a float tensor."""
+
+    def close(self) -> None: ...
+
+
+class SafetensorsSource:
+    """Reads with plain file reads, never a mapping: what is in memory is what was asked for."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._headers: dict[str, Header] = {}
+        self._open: dict[Path, FileIO] = {}
+        tensors: dict[str, TensorInfo] = {}
+        for path in files:
+            for name, header in read_header(path, CheckpointError).items():
+                if name in tensors:
+                    raise CheckpointError(path, name, f"is in {tensors[name].file.name}, too")
+                tensors[name] = TensorInfo(header.dtype, header.shape, path, header.nbytes)
+                self._headers[name] = header
+        self.tensors: Mapping[str, TensorInfo] = tensors
+
+    def read_rows(self, name: str, start: int, out: Floats) -> None:
+        header, info = self._headers[name], self.tensors[name]
+        itemsize = 4 if header.dtype == "F32" else 2
+        raw = np.empty(out.size * itemsize, np.uint8)
+        file = self._file(info.file)
+        file.seek(header.offset + start * out.shape[1] * itemsize)
+        done = 0
+        while done < raw.size:
+            got = file.readinto(raw.data[done:])
+            if not got:
+                raise CheckpointError(info.file, name, "the file became shorter while it was read")
+            done += got
+        if header.dtype == "BF16":
+            bits = out.view(np.uint32)
+            bits[...] = raw.view("<u2").reshape(out.shape)
+            bits <<= 16
+        else:
+            out[...] = raw.view("<f4" if header.dtype == "F32" else "<f2").reshape(out.shape)
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _file(self, path: Path) -> FileIO:
+        if path not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                self.close()
+            self._open[path] = path.open("rb", buffering=0)
+        return self._open[path]
+
+
+class TorchSource:
+    """State dicts through torch's memory-mapped, weights-only loading: never arbitrary pickle."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._torch = _import_torch(files[0])
+        self._values: dict[str, Any] = {}
+        tensors: dict[str, TensorInfo] = {}
+        for path in files:
+            for name, value in self._load(path).items():
+                if name in tensors:
+                    raise CheckpointError(path, name, f"is in {tensors[name].file.name}, too")
+                tensors[name] = self._info(path, name, value)
+                self._values[name] = value
+        self.tensors: Mapping[str, TensorInfo] = tensors
+
+    def read_rows(self, name: str, start: int, out: Floats) -> None:
+        first = start * out.shape[1]
+        flat = self._values[name].reshape(-1)[first : first + out.size]
+        self._torch.from_numpy(out).view(-1).copy_(flat)
+
+    def close(self) -> None:
+        self._values.clear()
+
+    def _load(self, path: Path) -> dict[str, Any]:
+        try:
+            with path.open("rb") as file:
+                if reason := diagnose(file.read(256)):
+                    raise CheckpointError(path, "file", reason)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                loaded = self._torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        except OSError as problem:
+            raise CheckpointError(path, "file", problem.strerror or str(problem)) from problem
+        except UnpicklingError as problem:
+            reason = "holds more than tensors and is refused: unpickling it could run any code"
+            raise CheckpointError(path, "file", reason) from problem
+        except (RuntimeError, ValueError, EOFError, KeyError) as problem:
+            first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+            reason = f"cannot be opened as a memory-mapped state dict ({first})"
+            raise CheckpointError(path, "file", reason) from problem
+        if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
+            loaded = loaded["state_dict"]
+        if not isinstance(loaded, dict) or not loaded:
+            raise CheckpointError(path, "file", f"holds a {type(loaded).__name__}, no state dict")
+        return loaded
+
+    def _info(self, path: Path, name: Any, value: Any) -> TensorInfo:
+        torch = self._torch
+        if not isinstance(name, str) or not isinstance(value, torch.Tensor):
+            reason = f"is a {type(value).__name__}, not a tensor under a name"
+            raise CheckpointError(path, str(name), reason)
+        if value.layout is not torch.strided or value.is_quantized:
+            raise CheckpointError(path, name, "is sparse or quantised; a plain tensor is needed")
+        short = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
+        dtype = short.get(value.dtype, str(value.dtype).removeprefix("torch."))
+        nbytes = value.numel() * value.element_size()
+        return TensorInfo(dtype, tuple(value.shape), path, nbytes)
+
+
+def _import_torch(path: Path) -> Any:
+    try:
+        import torch
+    except ImportError as problem:
+        raise ExportError(
+            f"{path}: reading PyTorch files needs torch, which is not installed: "
+            "pip install 'clover-edge[torch]'"
+        ) from problem
+    return torch
+
+
+def open_source(folder: Path) -> Source:
+    """The weights of a checkpoint folder; safetensors are preferred to PyTorch files."""
+    for single, index, kind in _LAYOUTS:
+        if (folder / single).exists():
+            return kind([folder / single])
+        if (folder / index).exists():
+            return _open_sharded(folder, folder / index, kind)
+    loose = sorted(path for path in folder.iterdir() if path.suffix in (".pt", ".pth", ".bin"))
+    if len(loose) == 1:
+        return TorchSource(loose)
+    found = f"{len(loose)} PyTorch files and no index" if loose else "no weights"
+    raise CheckpointError(
+        folder, "folder", f"holds {found}; looked for {', '.join(n for n, *_ in _LAYOUTS)}, *.pt"
+    )
+
+
+_LAYOUTS: tuple[tuple[str, str, type[SafetensorsSource] | type[TorchSource]], ...] = (
+    ("model.safetensors", "model.safetensors.index.json", SafetensorsSource),
+    ("pytorch_model.bin", "pytorch_model.bin.index.json", TorchSource),
+)
+
+
+def _open_sharded(
+    folder: Path, index: Path, kind: type[SafetensorsSource] | type[TorchSource]
+) -> Source:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(index, "weight_map", "is missing or empty")
+    shards = dict.fromkeys(weight_map.values())
+    for shard in shards:
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise CheckpointError(index, "weight_map", f"{shard!r} is not a plain file name")
+        if not (folder / shard).exists():
+            raise CheckpointError(index, "weight_map", f"names {shard}, which does not exist")
+    source = kind([folder / shard for shard in shards])
+    for name, shard in weight_map.items():
+        if name not in source.tensors or source.tensors[name].file.name != shard:
+            raise CheckpointError(folder / shard, name, "is in the index, but not in this file")
+    for name, info in source.tensors.items():
+        if name not in weight_map:
+            raise CheckpointError(info.file, name, "is in this file, but not in the index")
+    return source

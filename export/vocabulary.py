@@ -1,0 +1,95 @@
+"""What the tokenizer and generation files say: real ids, the mask id, decode defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import CheckpointError
+from .checkpoint import Checkpoint
+from .fields import Fields
+
+_MASK_TOKENS = ("<|mask|>", "<|MASK|>", "<mask>", "[MASK]", "<|mdm_mask|>")
+
+
+def valid_vocab(checkpoint: Checkpoint, vocab_size: int, warnings: list[str]) -> int:
+    """One more than the tokenizer's last id: rows behind it are padding and never emitted."""
+    ids = _tokenizer_ids(checkpoint)
+    if ids is None:
+        warnings.append("tokenizer.json is absent: the packed folder can decode ids, not text")
+        return vocab_size
+    path = checkpoint.path / "tokenizer.json"
+    last = max(ids.values(), default=-1)
+    if not 0 <= last < vocab_size:
+        raise CheckpointError(path, "vocab", f"last id {last}; the model has {vocab_size} rows")
+    return last + 1
+
+
+def mask_token_id(checkpoint: Checkpoint, config: Fields, vocab_size: int) -> int:
+    """From the configuration, else the generation configuration, else the tokenizer."""
+    generation = _generation(checkpoint)
+    for fields in (config, generation):
+        if fields.get("mask_token_id") is not None:
+            return fields.integer("mask_token_id", low=0, high=vocab_size - 1)
+    named = checkpoint.optional_json("tokenizer_config.json").get("mask_token")
+    named = named.get("content") if isinstance(named, dict) else named
+    ids = _tokenizer_ids(checkpoint) or {}
+    for token in (named, *_MASK_TOKENS):
+        if isinstance(token, str) and 0 <= ids.get(token, -1) < vocab_size:
+            return ids[token]
+    raise config.refuse(
+        "mask_token_id",
+        "is missing, and neither generation_config.json nor the tokenizer names a mask token",
+    )
+
+
+def generation_defaults(
+    checkpoint: Checkpoint, config: Fields, vocab_size: int, warnings: list[str]
+) -> dict[str, Any]:
+    """Decode defaults of the release; neutral where its generation configuration is silent."""
+    fields = _generation(checkpoint)
+    sampled = fields.get("do_sample", True)
+    eos = fields.get("eos_token_id", config.get("eos_token_id", []))
+    stops = [eos] if isinstance(eos, int) else eos
+    if not isinstance(stops, list):
+        raise fields.refuse("eos_token_id", f"{eos!r} is neither an id nor a list of ids")
+    for stop in stops:
+        if type(stop) is not int or not 0 <= stop < vocab_size:
+            raise fields.refuse("eos_token_id", f"{stop!r} is not an id below {vocab_size}")
+    if not stops:
+        warnings.append("no eos_token_id: generation ends at its budget only")
+    return {
+        "threshold": fields.number("threshold", 0.9, high=1.0),
+        "eos_token_id": stops,
+        "temperature": fields.number("temperature", 0.0) if sampled else 0.0,
+        "top_k": fields.integer("top_k", 0, low=0),
+        "top_p": fields.number("top_p", 1.0, high=1.0),
+        "presence_penalty": fields.number("presence_penalty", 0.0, low=-100.0, high=100.0),
+        "frequency_penalty": fields.number("frequency_penalty", 0.0, low=-100.0, high=100.0),
+        "repetition_penalty": fields.number("repetition_penalty", 1.0, high=100.0),
+    }
+
+
+def _generation(checkpoint: Checkpoint) -> Fields:
+    name = "generation_config.json"
+    return Fields(checkpoint.path / name, checkpoint.optional_json(name))
+
+
+def _tokenizer_ids(checkpoint: Checkpoint) -> dict[str, int] | None:
+    """Token to id of ``tokenizer.json``, added tokens included; None without the file."""
+    path = checkpoint.path / "tokenizer.json"
+    if not path.exists():
+        return None
+    data = checkpoint.optional_json("tokenizer.json")
+    model = Fields(path, data).section("model")
+    vocab = model.get("vocab", {})
+    if isinstance(vocab, list):  # Unigram: [[token, score], ...] in id order
+        vocab = {entry[0]: i for i, entry in enumerate(vocab) if isinstance(entry, list) and entry}
+    added = data.get("added_tokens") or []
+    if not isinstance(vocab, dict) or not isinstance(added, list):
+        raise CheckpointError(path, "model.vocab", "is not a table of tokens")
+    ids = dict(vocab)
+    ids.update((t.get("content"), t.get("id")) for t in added if isinstance(t, dict))
+    for token, number in ids.items():
+        if not isinstance(token, str) or type(number) is not int:
+            raise CheckpointError(path, "model.vocab", f"token {token!r} has the id {number!r}")
+    return ids

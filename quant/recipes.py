@@ -1,0 +1,39 @@
+"""Recipes: which class of tensor gets which scheme.
+
+The class says what a tensor is for. Routed experts are most of the bytes and tolerate 4 bits;
+matrices that every token uses are few and buy most of the quality at 8 bits; small tensors that
+set routing, decay or softmax logits directly stay float32 in every recipe.
+"""
+
+from __future__ import annotations
+
+from ..errors import ArgumentError
+
+EXPERT = "expert"  # gate, up and down of routed experts
+DENSE = "dense"  # attention, DeltaNet and shared-expert projections
+EMBED = "embed"
+HEAD = "head"
+FLOAT = "float"  # router, norms, convolution taps, decay, preview tensors
+CLASSES = (EXPERT, DENSE, EMBED, HEAD, FLOAT)
+
+
+def _recipe(experts: str, common: str) -> dict[str, str]:
+    return {EXPERT: experts, DENSE: common, EMBED: common, HEAD: common, FLOAT: "f32"}
+
+
+RECIPES: dict[str, dict[str, str]] = {
+    "int4": _recipe("int4", "int8"),
+    "int4-all": _recipe("int4", "int4"),
+    "int8": _recipe("int8", "int8"),
+    "bf16": _recipe("bf16", "bf16"),
+    "f32": _recipe("f32", "f32"),
+}
+
+
+def recipe(name: str) -> dict[str, str]:
+    """Scheme name of every tensor class; ArgumentError for a recipe that does not exist."""
+    try:
+        return RECIPES[name]
+    except KeyError:
+        known = ", ".join(RECIPES)
+        raise ArgumentError(f"unknown recipe {name!r}; known: {known}") from None

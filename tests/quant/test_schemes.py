@@ -1,0 +1,68 @@
+"""Sizes and validity of the number formats."""
+
+from __future__ import annotations
+
+import pytest
+from clover_edge.quant import RECIPES, Scheme, fit_group, recipe, scheme_for
+from clover_edge.quant.recipes import CLASSES
+
+from clover_edge.errors import ArgumentError
+
+
+@pytest.mark.parametrize(
+    ("scheme", "shape", "nbytes"),
+    [
+        (Scheme("f32"), (3, 5), 60),
+        (Scheme("bf16"), (7,), 14),
+        (Scheme("int4", 32), (16, 32), 32 + 256),
+        (Scheme("int4", 128), (17, 256), 2 * 2 * (32 + 1024)),
+        (Scheme("int8", 32), (1, 64), 2 * (32 + 512)),
+        (Scheme("int8", 64), (33, 64), 3 * (32 + 1024)),
+    ],
+)
+def test_bytes_follow_the_contract(scheme: Scheme, shape: tuple[int, ...], nbytes: int) -> None:
+    assert scheme.nbytes(shape) == nbytes
+
+
+@pytest.mark.parametrize(
+    ("columns", "asked", "group"),
+    [(128, 128, 128), (192, 128, 64), (96, 128, 32), (128, 32, 32), (48, 128, None)],
+)
+def test_group_is_the_largest_that_divides(columns: int, asked: int, group: int | None) -> None:
+    assert fit_group(columns, asked) == group
+
+
+def test_columns_that_no_group_divides_stay_bf16() -> None:
+    assert scheme_for("int4", (64, 40), 32) == Scheme("bf16")
+    assert scheme_for("int8", (64, 96), 64) == Scheme("int8", 32)
+    assert scheme_for("f32", (64,), 64) == Scheme("f32")
+
+
+@pytest.mark.parametrize(("name", "group"), [("int3", 32), ("int4", 0), ("int8", 48), ("f32", 32)])
+def test_scheme_that_does_not_exist_is_refused(name: str, group: int) -> None:
+    with pytest.raises(ArgumentError, match=name):
+        Scheme(name, group)
+
+
+@pytest.mark.parametrize("shape", [(), (0, 32), (16,), (16, 48), (2, 16, 32)])
+def test_shape_that_int4_cannot_hold_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ArgumentError):
+        Scheme("int4", 32).nbytes(shape)
+
+
+def test_group_size_outside_the_format_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="48"):
+        fit_group(96, 48)
+
+
+def test_recipes_cover_every_class_and_keep_small_tensors_float() -> None:
+    for name in RECIPES:
+        assert set(recipe(name)) == set(CLASSES)
+        assert recipe(name)["float"] == "f32"
+    assert recipe("int4")["expert"] == "int4"
+    assert recipe("int4")["dense"] == recipe("int4")["embed"] == recipe("int4")["head"] == "int8"
+
+
+def test_unknown_recipe_names_the_known_ones() -> None:
+    with pytest.raises(ArgumentError, match=r"int5.*int4-all"):
+        recipe("int5")
