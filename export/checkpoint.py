@@ -29,13 +29,13 @@ class Checkpoint:
         self.path = Path(path)
         if not self.path.is_dir():
             reason = "is a file, not a folder" if self.path.exists() else "does not exist"
-            raise CheckpointError(self.path, "folder", reason)
+            raise CheckpointError(str(self.path), "folder", reason)
         self.config_path = self.path / "config.json"
         self.config_bytes = read_bytes(self.config_path)
         self.config: dict[str, Any] = parse_json(self.config_bytes, self.config_path)
         if "clover_edge" in self.config:
             reason = "is there already: this folder is packed; export its source instead"
-            raise CheckpointError(self.config_path, "clover_edge", reason)
+            raise CheckpointError(str(self.config_path), "clover_edge", reason)
         self._source: Source = open_source(self.path)
 
     @property
@@ -60,13 +60,13 @@ class Checkpoint:
         info = self.tensors[name]
         if info.dtype not in FLOAT_DTYPES:
             known = ", ".join(FLOAT_DTYPES)
-            raise CheckpointError(info.file, name, f"dtype {info.dtype} is not one of {known}")
+            raise CheckpointError(str(info.file), name, f"dtype {info.dtype} is not one of {known}")
         self._source.read_rows(name, start, out)
         finite = np.isfinite(out)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             reason = f"holds {out[row, column]} (row {start + row}, column {column})"
-            raise CheckpointError(info.file, name, reason)
+            raise CheckpointError(str(info.file), name, reason)
 
     def read(self, name: str) -> Floats:
         """A whole small tensor as a float32 vector."""

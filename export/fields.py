@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ class Fields:
         self.path, self.values = path, values
 
     def refuse(self, key: str, reason: str) -> CheckpointError:
-        return CheckpointError(self.path, key, reason)
+        return CheckpointError(str(self.path), key, reason)
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self.values.get(key)
@@ -40,11 +39,11 @@ class Fields:
         return value
 
     def number(
-        self, key: str, default: float | None = None, *, low: float = 0.0, high: float = math.inf
+        self, key: str, default: float | None = None, *, low: float = 0.0, high: float = 1e30
     ) -> float:
         value = self.required(key, default)
         good = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not good or not math.isfinite(value) or not low <= value <= high:
+        if not good or not low <= value <= high:  # NaN is within no bounds
             raise self.refuse(key, f"{value!r} is not a number from {low:g} to {high:g}")
         return float(value)
 

@@ -27,9 +27,9 @@ def read_bytes(path: Path, error: FileError = CheckpointError) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as problem:
-        raise error(path, "file", problem.strerror or str(problem)) from problem
+        raise error(str(path), "file", problem.strerror or str(problem)) from problem
     if reason := diagnose(data[:256]):
-        raise error(path, "file", reason)
+        raise error(str(path), "file", reason)
     return data
 
 
@@ -38,9 +38,9 @@ def parse_json(data: bytes, path: Path, error: FileError = CheckpointError) -> d
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as problem:
-        raise error(path, "file", f"is not valid JSON: {problem}") from problem
+        raise error(str(path), "file", f"is not valid JSON: {problem}") from problem
     if not isinstance(value, dict):
-        raise error(path, "file", "is not a JSON object")
+        raise error(str(path), "file", "is not a JSON object")
     return value
 
 

@@ -28,7 +28,7 @@ def detect_norm_offset(checkpoint: Checkpoint, names: tuple[str, ...], choice: s
     if undecided or split:
         span = f"from {means.min():.3f} to {means.max():.3f}, {overall:.3f} on average"
         raise CheckpointError(
-            checkpoint.path,
+            str(checkpoint.path),
             names[0],
             f"the norm convention is ambiguous: means over {len(names)} layers run {span}, neither "
             "all near 0 (zero-centred) nor all near 1 (plain); state it with --norm",
@@ -43,7 +43,7 @@ def check_decay(checkpoint: Checkpoint, names: tuple[str, ...]) -> None:
         logs = checkpoint.read(name)
         if bool((logs < -20).any()) or float(np.exp(np.minimum(logs, 20)).max()) > _MAX_DECAY:
             raise CheckpointError(
-                checkpoint.tensors[name].file,
+                str(checkpoint.tensors[name].file),
                 name,
                 f"exp(A_log) spans {np.exp(logs.min()):g} .. {np.exp(min(logs.max(), 80)):g}, "
                 f"outside (0, {_MAX_DECAY:g}]: not the logarithm of a decay rate?",

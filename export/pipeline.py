@@ -89,6 +89,9 @@ def write_plan(
     target = _check_target(Path(out))
     _check_room(target, plan)
     _check_memory(plan)
+    for name in COPIED:
+        if name.endswith(".json"):
+            source.optional_json(name)
     check_decay(source, plan.model.decay_probes)
     offset = detect_norm_offset(source, plan.model.norm_probes, norm)
     spec = {**plan.model.spec, "norm_offset": offset}
@@ -104,7 +107,8 @@ def write_plan(
             shutil.rmtree(partial, ignore_errors=True)
             raise
     except OSError as problem:
-        raise ExportError(f"{target}: {problem.strerror or problem}") from problem
+        place = problem.filename or target
+        raise ExportError(f"{place}: {problem.strerror or problem}") from problem
     return report
 
 
@@ -133,7 +137,8 @@ def _check_memory(plan: Plan) -> None:
     needed = _CHUNK_COST * max(_CHUNK, widest * TILE_ROWS) + _SLACK
     available = available_memory()
     if available is not None and needed > available:
-        raise OutOfMemoryError(needed, available, "export")
+        message = f"the export needs {needed:,} bytes of memory, {available:,} are available"
+        raise OutOfMemoryError(needed, available, message)
 
 
 def _width(item: PlannedTensor | PlannedExperts) -> int:
@@ -232,7 +237,7 @@ def _encode(
         return encode(rows, scheme, stats).data
     except ArgumentError as problem:
         names = ", ".join(dict.fromkeys(piece.source for piece in pieces))
-        raise CheckpointError(source.path, names, str(problem)) from problem
+        raise CheckpointError(str(source.path), names, str(problem)) from problem
 
 
 def _write_side_files(

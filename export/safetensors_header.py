@@ -48,15 +48,17 @@ def read_header(path: str | Path, error: FileError = ModelFormatError) -> dict[s
     end, before = 0, ""
     for name, entry in ordered.items():
         if entry.offset < end:
-            raise error(path, name, f"overlaps the data of {before}")
+            raise error(str(path), name, f"overlaps the data of {before}")
         if entry.offset > end:
-            raise error(path, name, f"leaves {entry.offset - end} bytes in front of it unclaimed")
+            raise error(
+                str(path), name, f"leaves {entry.offset - end} bytes in front of it unclaimed"
+            )
         end, before = entry.offset + entry.nbytes, name
         if end > size - start:
             reason = f"ends at byte {start + end}, the file has {size}: truncated download?"
-            raise error(path, name, reason)
+            raise error(str(path), name, reason)
     if end < size - start:
-        raise error(path, "file", f"{size - start - end} bytes behind the last tensor")
+        raise error(str(path), "file", f"{size - start - end} bytes behind the last tensor")
     return {name: entry._replace(offset=start + entry.offset) for name, entry in ordered.items()}
 
 
@@ -65,39 +67,42 @@ def _read_text(path: Path, error: FileError) -> tuple[bytes, int]:
     try:
         with path.open("rb") as file:
             head = file.read(256)
-            if reason := diagnose(head):
-                raise error(path, "file", reason)
             size = path.stat().st_size
             length = int.from_bytes(head[:8], "little")
+            # Any text makes an absurd length; a sane one may well begin with the byte of a "<".
+            if (size < 8 or length > MAX_HEADER_BYTES) and (reason := diagnose(head)):
+                raise error(str(path), "file", reason)
             if size < 8:
-                raise error(path, "file", f"has {size} bytes; a safetensors file has at least 8")
+                raise error(
+                    str(path), "file", f"has {size} bytes; a safetensors file has at least 8"
+                )
             if length > MAX_HEADER_BYTES:
                 reason = f"claims a header of {length} bytes: not a safetensors file"
-                raise error(path, "header", reason)
+                raise error(str(path), "header", reason)
             if length > size - 8:
                 reason = f"claims {length} bytes, the file has {size}: truncated download?"
-                raise error(path, "header", reason)
+                raise error(str(path), "header", reason)
             file.seek(8)
             return file.read(length), size
     except OSError as problem:
-        raise error(path, "file", problem.strerror or str(problem)) from problem
+        raise error(str(path), "file", problem.strerror or str(problem)) from problem
 
 
 def _entry(path: Path, name: str, claim: Any, error: FileError) -> Header:
     """One header entry; its offset still counts from the end of the header."""
     if not isinstance(claim, dict):
-        raise error(path, name, "its header entry is not an object")
+        raise error(str(path), name, "its header entry is not an object")
     dtype, shape = claim.get("dtype"), claim.get("shape")
     offsets = claim.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-        raise error(path, name, f"dtype {dtype!r} is unknown")
+        raise error(str(path), name, f"dtype {dtype!r} is unknown")
     if not _counts(shape):
-        raise error(path, name, f"shape {shape!r} is not a list of sizes")
+        raise error(str(path), name, f"shape {shape!r} is not a list of sizes")
     if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise error(path, name, f"data_offsets {offsets!r} are no range")
+        raise error(str(path), name, f"data_offsets {offsets!r} are no range")
     needed, nbytes = prod(shape) * DTYPE_BYTES[dtype], offsets[1] - offsets[0]
     if needed != nbytes:
-        raise error(path, name, f"{dtype} of shape {shape} takes {needed} bytes, not {nbytes}")
+        raise error(str(path), name, f"{dtype} of shape {shape} takes {needed} bytes, not {nbytes}")
     return Header(dtype, tuple(shape), offsets[0], nbytes)
 
 

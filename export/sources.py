@@ -56,7 +56,7 @@ class SafetensorsSource:
         for path in files:
             for name, header in read_header(path, CheckpointError).items():
                 if name in tensors:
-                    raise CheckpointError(path, name, f"is in {tensors[name].file.name}, too")
+                    raise CheckpointError(str(path), name, f"is in {tensors[name].file.name}, too")
                 tensors[name] = TensorInfo(header.dtype, header.shape, path, header.nbytes)
                 self._headers[name] = header
         self.tensors: Mapping[str, TensorInfo] = tensors
@@ -71,7 +71,9 @@ class SafetensorsSource:
         while done < raw.size:
             got = file.readinto(raw.data[done:])
             if not got:
-                raise CheckpointError(info.file, name, "the file became shorter while it was read")
+                raise CheckpointError(
+                    str(info.file), name, "the file became shorter while it was read"
+                )
             done += got
         if header.dtype == "BF16":
             bits = out.view(np.uint32)
@@ -103,7 +105,7 @@ class TorchSource:
         for path in files:
             for name, value in self._load(path).items():
                 if name in tensors:
-                    raise CheckpointError(path, name, f"is in {tensors[name].file.name}, too")
+                    raise CheckpointError(str(path), name, f"is in {tensors[name].file.name}, too")
                 tensors[name] = self._info(path, name, value)
                 self._values[name] = value
         self.tensors: Mapping[str, TensorInfo] = tensors
@@ -120,32 +122,36 @@ class TorchSource:
         try:
             with path.open("rb") as file:
                 if reason := diagnose(file.read(256)):
-                    raise CheckpointError(path, "file", reason)
+                    raise CheckpointError(str(path), "file", reason)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 loaded = self._torch.load(path, map_location="cpu", mmap=True, weights_only=True)
         except OSError as problem:
-            raise CheckpointError(path, "file", problem.strerror or str(problem)) from problem
+            raise CheckpointError(str(path), "file", problem.strerror or str(problem)) from problem
         except UnpicklingError as problem:
             reason = "holds more than tensors and is refused: unpickling it could run any code"
-            raise CheckpointError(path, "file", reason) from problem
+            raise CheckpointError(str(path), "file", reason) from problem
         except (RuntimeError, ValueError, EOFError, KeyError) as problem:
             first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
             reason = f"cannot be opened as a memory-mapped state dict ({first})"
-            raise CheckpointError(path, "file", reason) from problem
+            raise CheckpointError(str(path), "file", reason) from problem
         if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
             loaded = loaded["state_dict"]
         if not isinstance(loaded, dict) or not loaded:
-            raise CheckpointError(path, "file", f"holds a {type(loaded).__name__}, no state dict")
+            raise CheckpointError(
+                str(path), "file", f"holds a {type(loaded).__name__}, no state dict"
+            )
         return loaded
 
     def _info(self, path: Path, name: Any, value: Any) -> TensorInfo:
         torch = self._torch
         if not isinstance(name, str) or not isinstance(value, torch.Tensor):
             reason = f"is a {type(value).__name__}, not a tensor under a name"
-            raise CheckpointError(path, str(name), reason)
+            raise CheckpointError(str(path), str(name), reason)
         if value.layout is not torch.strided or value.is_quantized:
-            raise CheckpointError(path, name, "is sparse or quantised; a plain tensor is needed")
+            raise CheckpointError(
+                str(path), name, "is sparse or quantised; a plain tensor is needed"
+            )
         short = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
         dtype = short.get(value.dtype, str(value.dtype).removeprefix("torch."))
         nbytes = value.numel() * value.element_size()
@@ -175,7 +181,9 @@ def open_source(folder: Path) -> Source:
         return TorchSource(loose)
     found = f"{len(loose)} PyTorch files and no index" if loose else "no weights"
     raise CheckpointError(
-        folder, "folder", f"holds {found}; looked for {', '.join(n for n, *_ in _LAYOUTS)}, *.pt"
+        str(folder),
+        "folder",
+        f"holds {found}; looked for {', '.join(n for n, *_ in _LAYOUTS)}, *.pt",
     )
 
 
@@ -190,18 +198,21 @@ def _open_sharded(
 ) -> Source:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(index, "weight_map", "is missing or empty")
-    shards = dict.fromkeys(weight_map.values())
-    for shard in shards:
+        raise CheckpointError(str(index), "weight_map", "is missing or empty")
+    for shard in weight_map.values():
         if not isinstance(shard, str) or Path(shard).name != shard:
-            raise CheckpointError(index, "weight_map", f"{shard!r} is not a plain file name")
+            raise CheckpointError(str(index), "weight_map", f"{shard!r} is not a plain file name")
+    shards = sorted(set(weight_map.values()))
+    for shard in shards:
         if not (folder / shard).exists():
-            raise CheckpointError(index, "weight_map", f"names {shard}, which does not exist")
+            raise CheckpointError(str(index), "weight_map", f"names {shard}, which does not exist")
     source = kind([folder / shard for shard in shards])
     for name, shard in weight_map.items():
         if name not in source.tensors or source.tensors[name].file.name != shard:
-            raise CheckpointError(folder / shard, name, "is in the index, but not in this file")
+            raise CheckpointError(
+                str(folder / shard), name, "is in the index, but not in this file"
+            )
     for name, info in source.tensors.items():
         if name not in weight_map:
-            raise CheckpointError(info.file, name, "is in this file, but not in the index")
+            raise CheckpointError(str(info.file), name, "is in this file, but not in the index")
     return source

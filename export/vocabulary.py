@@ -20,7 +20,9 @@ def valid_vocab(checkpoint: Checkpoint, vocab_size: int, warnings: list[str]) ->
     path = checkpoint.path / "tokenizer.json"
     last = max(ids.values(), default=-1)
     if not 0 <= last < vocab_size:
-        raise CheckpointError(path, "vocab", f"last id {last}; the model has {vocab_size} rows")
+        raise CheckpointError(
+            str(path), "vocab", f"last id {last}; the model has {vocab_size} rows"
+        )
     return last + 1
 
 
@@ -82,14 +84,18 @@ def _tokenizer_ids(checkpoint: Checkpoint) -> dict[str, int] | None:
     data = checkpoint.optional_json("tokenizer.json")
     model = Fields(path, data).section("model")
     vocab = model.get("vocab", {})
-    if isinstance(vocab, list):  # Unigram: [[token, score], ...] in id order
-        vocab = {entry[0]: i for i, entry in enumerate(vocab) if isinstance(entry, list) and entry}
     added = data.get("added_tokens") or []
-    if not isinstance(vocab, dict) or not isinstance(added, list):
-        raise CheckpointError(path, "model.vocab", "is not a table of tokens")
-    ids = dict(vocab)
-    ids.update((t.get("content"), t.get("id")) for t in added if isinstance(t, dict))
-    for token, number in ids.items():
+    if not isinstance(vocab, (dict, list)) or not isinstance(added, list):
+        raise CheckpointError(str(path), "model.vocab", "is not a table of tokens")
+    pairs: list[tuple[Any, Any]]
+    if isinstance(vocab, dict):
+        pairs = list(vocab.items())
+    else:  # Unigram: [[token, score], ...] in id order
+        pairs = [(e[0], i) for i, e in enumerate(vocab) if isinstance(e, list) and e]
+    pairs = [*pairs, *((t.get("content"), t.get("id")) for t in added if isinstance(t, dict))]
+    for token, number in pairs:
         if not isinstance(token, str) or type(number) is not int:
-            raise CheckpointError(path, "model.vocab", f"token {token!r} has the id {number!r}")
-    return ids
+            raise CheckpointError(
+                str(path), "model.vocab", f"token {token!r} has the id {number!r}"
+            )
+    return dict(pairs)

@@ -32,15 +32,24 @@ class _Table:
     spec: dict[str, Any]
     prefix: str
     tensors: list[Tensor | ExpertStack] = field(default_factory=list)
-    expected: dict[str, Shape] = field(default_factory=dict)
-    loose: set[str] = field(default_factory=set)  # may carry singleton axes
+    used: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def expect(self, name: str, shape: Shape, *, loose: bool = False) -> Piece:
-        """The whole of a checkpoint tensor, as a piece."""
-        self.expected[name] = shape
-        if loose:
-            self.loose.add(name)
+        """The whole of a checkpoint tensor, as a piece. ``loose``: it may carry singleton axes."""
+        info = self.checkpoint.tensors.get(name)
+        if info is None:
+            self.missing.append(name)
+            return Piece(name, 0, 0)
+        self.used.add(name)
+        same = _squeezed(info.shape) == _squeezed(shape) if loose else info.shape == shape
+        if not same:
+            reason = f"shape {list(info.shape)}, the configuration asks for {list(shape)}"
+            raise CheckpointError(str(info.file), name, reason)
+        if info.dtype not in FLOAT_DTYPES:
+            known = ", ".join(FLOAT_DTYPES)
+            raise CheckpointError(str(info.file), name, f"dtype {info.dtype} is not one of {known}")
         return Piece(name, 0, 1 if len(shape) == 1 else shape[0])
 
     def add(self, name: str, kind: str, shape: Shape, *pieces: Piece) -> None:
@@ -66,14 +75,15 @@ def map_tensors(checkpoint: Checkpoint, spec: dict[str, Any]) -> _Table:
         (_attention if kind == "attention" else _delta)(table, ours, theirs)
         table.vector(ours + "norm2", theirs + "post_attention_layernorm.weight", hidden)
         _feed_forward(table, ours, theirs + "mlp.")
+        _check_missing(table)  # layer by layer: a configuration may claim any number of them
     table.vector("final_norm", f"{table.prefix}norm.weight", hidden)
-    ignored = set()
     if not spec["tie_embeddings"]:
         table.add("head", HEAD, (vocab, hidden), table.expect("lm_head.weight", (vocab, hidden)))
     elif "lm_head.weight" in checkpoint.tensors:
-        ignored.add("lm_head.weight")
+        table.used.add("lm_head.weight")
         table.warnings.append("lm_head.weight is ignored: the configuration ties it to embed")
-    _check(table, ignored)
+    _check_missing(table)
+    _check_surplus(table)
     return table
 
 
@@ -82,7 +92,7 @@ def _prefix(checkpoint: Checkpoint) -> str:
         if f"{prefix}embed_tokens.weight" in checkpoint.tensors:
             return prefix
     looked = " or ".join(f"{prefix}embed_tokens.weight" for prefix in PREFIXES)
-    raise CheckpointError(checkpoint.path, "embed_tokens.weight", f"is missing: no {looked}")
+    raise CheckpointError(str(checkpoint.path), "embed_tokens.weight", f"is missing: no {looked}")
 
 
 def _attention(table: _Table, ours: str, theirs: str) -> None:
@@ -180,30 +190,24 @@ def _separate_experts(table: _Table, theirs: str) -> dict[str, Part]:
     }
 
 
-def _check(table: _Table, ignored: set[str]) -> None:
-    checkpoint = table.checkpoint
-    missing = [name for name in table.expected if name not in checkpoint.tensors]
-    if missing:
-        reason = "missing from the checkpoint"
-        if all(name.endswith(PREVIEW) for name in missing):
-            reason += ": without its preview tensors the model cannot decode by block diffusion"
-        raise CheckpointError(checkpoint.path, _listed(missing), reason)
+def _check_missing(table: _Table) -> None:
+    if not table.missing:
+        return
+    reason = "missing from the checkpoint"
+    if all(name.endswith(PREVIEW) for name in table.missing):
+        reason += ": without its preview tensors the model cannot decode by block diffusion"
+    raise CheckpointError(str(table.checkpoint.path), _listed(table.missing), reason)
+
+
+def _check_surplus(table: _Table) -> None:
     surplus = [
         name
-        for name in checkpoint.tensors
-        if name not in table.expected and name not in ignored and not name.startswith(_IGNORED)
+        for name in table.checkpoint.tensors
+        if name not in table.used and not name.startswith(_IGNORED)
     ]
     if surplus:
-        raise CheckpointError(checkpoint.path, _listed(surplus), "not known to the clover family")
-    for name, shape in table.expected.items():
-        info = checkpoint.tensors[name]
-        same = _squeezed(info.shape) == _squeezed(shape) if name in table.loose else None
-        if not (info.shape == shape if same is None else same):
-            reason = f"shape {list(info.shape)}, the configuration asks for {list(shape)}"
-            raise CheckpointError(info.file, name, reason)
-        if info.dtype not in FLOAT_DTYPES:
-            known = ", ".join(FLOAT_DTYPES)
-            raise CheckpointError(info.file, name, f"dtype {info.dtype} is not one of {known}")
+        reason = "not known to the clover family"
+        raise CheckpointError(str(table.checkpoint.path), _listed(surplus), reason)
 
 
 def _squeezed(shape: Shape) -> Shape:

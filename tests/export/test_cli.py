@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from clover_edge.export import cli
 from clover_edge.export.cli import main
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from clover_edge.export import export_checkpoint, pipeline
-from clover_edge.export.packed_file import PackedWriter
 from tiny_clover import make_checkpoint, tensor_shapes, tiny_config
 
 from clover_edge.errors import ArgumentError, ExportError, OutOfMemoryError
+from clover_edge.export import export_checkpoint, pipeline
+from clover_edge.export.packed_file import PackedWriter
 
 
 def listing(folder: Path) -> list[str]:

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_clover import make_checkpoint
+
+from clover_edge.errors import ExportError
 from clover_edge.export import export_checkpoint
 from clover_edge.export.packed_file import (
     INDEX_NAME,
@@ -19,9 +22,6 @@ from clover_edge.export.packed_file import (
     read_header,
 )
 from clover_edge.export.plan import make_plan
-from tiny_clover import make_checkpoint
-
-from clover_edge.errors import ExportError
 
 RECIPES = ("int4", "int4-all", "int8", "bf16", "f32")
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clover_edge.export import export_checkpoint
 from oracle.packed import read_packed
 from tiny_clover import make_checkpoint, write_checkpoint_files
+
+from clover_edge.export import export_checkpoint
 
 RECIPES = ("int4", "int4-all", "int8", "bf16", "f32")
 # max |difference| / max |source| of a matrix of random weights; 0: exact (the source is bf16).

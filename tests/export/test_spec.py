@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_clover import make_checkpoint, special_ids
+
 from clover_edge.export import Checkpoint, export_checkpoint, plan_export
 from clover_edge.export.families import read_model
-from tiny_clover import make_checkpoint, special_ids
 
 Edit = Callable[[dict[str, Any]], None]
 IDS = special_ids(320)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clover_edge.export import export_checkpoint
 from tiny_clover import to_bf16
 
 from clover_edge.errors import CheckpointError, ExportError
+from clover_edge.export import export_checkpoint
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from clover_edge.quant import ErrorStats, Scheme, decode, encode, relative_error
-from clover_edge.quant.encode import from_bf16, to_bf16
 
 from clover_edge.errors import ArgumentError
+from clover_edge.quant import ErrorStats, Scheme, decode, encode, relative_error
+from clover_edge.quant.encode import from_bf16, to_bf16
 
 ALL = [
     Scheme("f32"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clover_edge.quant.metrics import ErrorStats
-from clover_edge.quant.rounding import dequantise, quantise_int4, quantise_int8
 
 from clover_edge.errors import ArgumentError
+from clover_edge.quant.metrics import ErrorStats
+from clover_edge.quant.rounding import dequantise, quantise_int4, quantise_int8
 
 GROUPS = (32, 64, 128)
 

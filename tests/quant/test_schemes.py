@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from clover_edge.quant import RECIPES, Scheme, fit_group, recipe, scheme_for
-from clover_edge.quant.recipes import CLASSES
 
 from clover_edge.errors import ArgumentError
+from clover_edge.quant import RECIPES, Scheme, fit_group, recipe, scheme_for
+from clover_edge.quant.recipes import CLASSES
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clover_edge.quant import Scheme
-from clover_edge.quant.tiles import pack, unpack
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clover_edge.errors import ArgumentError
+from clover_edge.quant import Scheme
+from clover_edge.quant.tiles import pack, unpack
 
 SCHEMES = [Scheme(name, group) for name in ("int4", "int8") for group in (32, 64, 128)]
 
