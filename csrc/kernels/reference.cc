@@ -224,8 +224,8 @@ void head_stats(const MatmulCall &call, int valid, int banned, float *, HeadStat
                 stats.sum_exp += std::exp(logit - stats.max);
             }
         }
-        if (std::isnan(stats.sum_exp)) // from a NaN or an infinite logit
-            stats.max = stats.sum_exp;
+        if (std::isnan(stats.sum_exp) || (stats.argmax >= 0 && std::isinf(stats.max)))
+            stats.max = std::numeric_limits<float>::quiet_NaN();
         out[r] = stats;
     }
 }

@@ -42,7 +42,7 @@ struct Vec {
     static F max(F a, F b) { return _mm256_max_ps(a, b); }
     static F min(F a, F b) { return _mm256_min_ps(a, b); }
     static F round(F x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-    static F pow2(F n) { // n integral, -126..127
+    static F pow2(F n) { // n integral, -126..127; infinity for 128
         return _mm256_castsi256_ps(
             _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
     }

@@ -33,7 +33,7 @@ struct Vec {
     static F max(F a, F b) { return _mm512_max_ps(a, b); }
     static F min(F a, F b) { return _mm512_min_ps(a, b); }
     static F round(F x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-    static F pow2(F n) { // n integral, -126..127
+    static F pow2(F n) { // n integral, -126..127; infinity for 128
         return _mm512_castsi512_ps(
             _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
     }

@@ -136,12 +136,10 @@ class Clause:
 
 
 # Kinds of several open words: only an unmistakable joiner may follow such a slot.
-FREE_KINDS = frozenset(
-    words(
-        "message words note task item countable song artist phrase event reason dish topic customer "
-        "course restaurant destination greeting expression"
-    )
-)
+FREE_KINDS = frozenset(words(
+    "message words note task item countable song artist phrase event reason dish topic customer "
+    "course restaurant destination greeting expression"
+))
 
 
 class _Renderer:
@@ -191,62 +189,20 @@ def _random_clause(rng: random.Random, options: tuple[float, bool], index: int) 
 # --- wrappers --------------------------------------------------------------------------------
 
 COMMAND_OPENERS = [""] * 12 + [
-    "please ",
-    "please ",
-    "could you ",
-    "could you ",
-    "can you ",
-    "can you ",
-    "could you please ",
-    "can you please ",
-    "would you ",
-    "will you ",
-    "I need you to ",
-    "I want you to ",
-    "I'd like you to ",
-    "hey, ",
-    "hey, can you ",
-    "hi, could you ",
-    "ok, ",
-    "okay, please ",
-    "Clover, ",
-    "Clover, please ",
-    "hey Clover, ",
-    "hello, please ",
-    "now ",
-    "quickly ",
-    "just ",
-    "would you mind ",
-    "would you mind ",
-    "do you mind ",
+    "please ", "please ", "could you ", "could you ", "can you ", "can you ", "could you please ",
+    "can you please ", "would you ", "will you ", "I need you to ", "I want you to ",
+    "I'd like you to ", "hey, ", "hey, can you ", "hi, could you ", "ok, ", "okay, please ",
+    "Clover, ", "Clover, please ", "hey Clover, ", "hello, please ", "now ", "quickly ", "just ",
+    "would you mind ", "would you mind ", "do you mind ",
 ]
 GERUND_OPENERS = frozenset({"would you mind ", "do you mind "})
 OTHER_OPENERS = [""] * 14 + [
-    "hey, ",
-    "hi, ",
-    "ok, ",
-    "so, ",
-    "Clover, ",
-    "hey Clover, ",
-    "well, ",
-    "listen, ",
-    "now, ",
+    "hey, ", "hi, ", "ok, ", "so, ", "Clover, ", "hey Clover, ", "well, ", "listen, ", "now, ",
 ]
 CLOSERS = [""] * 14 + [", please", ", please", ", thanks", ", thank you"]
 WEAK_JOINERS = [
-    " and ",
-    " and ",
-    ", and ",
-    ", then ",
-    " and then ",
-    " and also ",
-    ", also ",
-    ", and also ",
-    ". Then ",
-    ". Also, ",
-    ". After that, ",
-    "; then ",
-    ", plus ",
+    " and ", " and ", ", and ", ", then ", " and then ", " and also ", ", also ", ", and also ",
+    ". Then ", ". Also, ", ". After that, ", "; then ", ", plus ",
 ]
 STRONG_JOINERS = [", and also ", ", and then ", ". Then ", ". Also, ", ". After that, ", "; then "]
 DOUBLED = {"set": "setting", "put": "putting", "get": "getting", "let": "letting", "run": "running"}
@@ -329,8 +285,7 @@ def _add_typo(rng: random.Random, segments: list[Segment]) -> None:
     """Misspell one word outside the slots, so that the answer stays determined."""
     spots = [
         (segment, match)
-        for segment in segments
-        if segment[1] is None
+        for segment in segments if segment[1] is None
         for match in WORD_RE.finditer(segment[0])
     ]
     if spots:
@@ -393,21 +348,13 @@ def sample(rng: random.Random, made_up_share: float, new_values: bool = False) -
 
 # Short requests whose only content is a span to copy: (tool, parameter, template, words).
 COPY_TASKS = [
-    ("say", "text", "repeat: {}", 4),
-    ("say", "text", "say {}", 4),
-    ("say", "text", 'say "{}"', 4),
-    ("say", "text", "repeat after me: {}", 4),
-    ("call_contact", "person", "call {}", 1),
-    ("call_contact", "person", "phone {}", 1),
-    ("get_weather", "city", "weather in {}", 2),
-    ("define_word", "word", "define {}", 1),
-    ("find_customer", "name", "find customer {}", 2),
-    ("navigate", "destination", "directions to {}", 2),
-    ("play_music", "title", "play {}", 3),
-    ("take_note", "text", "note: {}", 4),
-    ("add_todo", "task", "to-do: {}", 3),
-    ("find_recipe", "dish", "recipe for {}", 2),
-    ("get_news", "topic", "news about {}", 2),
+    ("say", "text", "repeat: {}", 4), ("say", "text", "say {}", 4), ("say", "text", 'say "{}"', 4),
+    ("say", "text", "repeat after me: {}", 4), ("call_contact", "person", "call {}", 1),
+    ("call_contact", "person", "phone {}", 1), ("get_weather", "city", "weather in {}", 2),
+    ("define_word", "word", "define {}", 1), ("find_customer", "name", "find customer {}", 2),
+    ("navigate", "destination", "directions to {}", 2), ("play_music", "title", "play {}", 3),
+    ("take_note", "text", "note: {}", 4), ("add_todo", "task", "to-do: {}", 3),
+    ("find_recipe", "dish", "recipe for {}", 2), ("get_news", "topic", "news about {}", 2),
 ]
 
 

@@ -58,9 +58,8 @@ def held_out_requests() -> set[str]:
 def combinations() -> list[Example]:
     """Draw requests of known values that a long stream of training samples does not hold."""
     probe_rng = random.Random("held-out probe")
-    taken = {
-        normalise(sample(probe_rng, probe_rng.choice((0.0, 0.3))).request) for _ in range(PROBE)
-    }
+    taken = {normalise(sample(probe_rng, probe_rng.choice((0.0, 0.3))).request)
+             for _ in range(PROBE)}
     rng = random.Random("held-out combinations")
     result = []
     while len(result) < COMBINATIONS:

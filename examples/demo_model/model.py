@@ -77,9 +77,7 @@ def make_layout(cfg: Config, valid: Tensor, prompt: int, blocks: int, width: int
     t, n = valid.shape[1], blocks * width
     pos = torch.cat([torch.arange(t), torch.arange(prompt, t)])
     block = torch.cat([torch.full((t,), -1), torch.arange(n) // width])
-    start = torch.where(
-        block < 0, pos + 1, prompt + block * width
-    )  # clean keys below this are seen
+    start = torch.where(block < 0, pos + 1, prompt + block * width)  # sees clean keys below it
     clean_key = torch.arange(t + n) < t
     sees_clean = clean_key[None, :] & (pos[None, :] < start[:, None])
     sees_block = ~clean_key[None, :] & (block[:, None] == block[None, :])
@@ -207,7 +205,7 @@ class GatedDeltaNet(nn.Module):
         self.bd_softmax_history_c = nn.Parameter(torch.zeros(hv))
 
     def split(self, m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """m [..., rows, channels] → normalised q, k [..., hv, rows, dk] and v [..., hv, rows, dv]."""
+        """m [..., rows, channels] → normalised q, k and v, each [..., hv, rows, d]."""
         hk, hv = self.cfg.linear_num_key_heads, self.cfg.linear_num_value_heads
         q, k, v = m.split([hk * self.dk, hk * self.dk, hv * self.dv], -1)
         q, k = (l2norm(u.unflatten(-1, (hk, self.dk))).transpose(-2, -3) for u in (q, k))

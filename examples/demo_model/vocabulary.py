@@ -34,12 +34,10 @@ for _name, _entries in LISTS.items():
 ONSETS = words("b br ch d dr f fl g gl gr h j k kr l m n p pl pr qu r s sh sk st t tr v w y z zh")
 VOWELS = words("a a e e i i o o u u ai ea ee oo ou ia")
 CODAS = [""] * 6 + words("n n r r l l s m t k d x lk nd rt sk v b p th")
-RESERVED = frozenset(
-    words("""
+RESERVED = frozenset(words("""
 also then please thanks that this with from into saying called named labelled there when what
 where have make take tell text call list note send about over some them they will would
-""")
-)
+"""))
 
 
 def made_up_word(rng: random.Random, capital: bool = False) -> str:
@@ -65,27 +63,14 @@ def pick(rng: random.Random, entries: list[str]) -> str:
 MADE_UP: dict[str, list[list[str]]] = {
     kind: [pattern.split() for pattern in patterns.split("|")]
     for kind, patterns in {
-        "person": "W",
-        "surname": "W",
-        "city": "W|W|W|W W",
-        "item": "w|w|w w|a w|a w w",
-        "countable": "w|w|w w",
-        "song": "W|W W|W W|W W W|The W",
-        "artist": "W|W W|W W|The W W",
-        "phrase": "w|w w|w w w|the w is w|I am w",
-        "event": "w w|w w|w|w meeting|w class",
-        "company": "W|W|W W|W Foods|W Studio",
-        "course": "W|W|W W|Modern W|W Design",
-        "place": "W|W W|W W|W Street|the w|the old w",
-        "restaurant": "W|W W|W W|The W|Casa W",
-        "label": "w",
-        "dish": "w|w w|w soup|w pie",
-        "topic": "w|w w|w w",
-        "word": "w",
-        "reason": "it is w|the w broke|the w is w|it came w",
-        "task": (
-            "clean the w|fix the w|buy w|call the w|w the w|w the w|w w|feed w w|print the w w"
-        ),
+        "person": "W", "surname": "W", "city": "W|W|W|W W", "item": "w|w|w w|a w|a w w",
+        "countable": "w|w|w w", "song": "W|W W|W W|W W W|The W", "artist": "W|W W|W W|The W W",
+        "phrase": "w|w w|w w w|the w is w|I am w", "event": "w w|w w|w|w meeting|w class",
+        "company": "W|W|W W|W Foods|W Studio", "course": "W|W|W W|Modern W|W Design",
+        "place": "W|W W|W W|W Street|the w|the old w", "restaurant": "W|W W|W W|The W|Casa W",
+        "label": "w", "dish": "w|w w|w soup|w pie", "topic": "w|w w|w w", "word": "w",
+        "reason": "it is w|the w broke|the w is w|it came w", "task": (
+            "clean the w|fix the w|buy w|call the w|w the w|w the w|w w|feed w w|print the w w"),
         "message": "the w is w|I am w|w w w|W is here|we need w|my w w|w is w|you left your w w",
         "greeting": "w w|good w|happy w|w w w|thanks W|W says hello",
         "note": "the w is w|W likes w|w w w|the w w is broken|the w code is w|W lives near W",
@@ -96,12 +81,10 @@ MADE_UP: dict[str, list[list[str]]] = {
 def made_up_value(rng: random.Random, kind: str) -> str:
     """Fill one pattern of an open kind with made-up words."""
     patterns = MADE_UP[kind]
-    return " ".join(
-        [
-            made_up_word(rng, part == "W") if part in ("w", "W") else part
-            for part in patterns[int(rng.random() * len(patterns))]
-        ]
-    )
+    return " ".join([
+        made_up_word(rng, part == "W") if part in ("w", "W") else part
+        for part in patterns[int(rng.random() * len(patterns))]
+    ])
 
 
 def _number(rng: random.Random, low: int, high: int) -> str:
@@ -149,22 +132,15 @@ def _order(rng: random.Random) -> str:
 
 
 NUMERIC: dict[str, Callable[[random.Random], str]] = {
-    "duration": _duration,
-    "time": _time,
-    "expression": _expression,
-    "amount": _amount,
-    "order": _order,
-    "degrees": lambda rng: _number(rng, 14, 26),
+    "duration": _duration, "time": _time, "expression": _expression, "amount": _amount,
+    "order": _order, "degrees": lambda rng: _number(rng, 14, 26),
     "percent": lambda rng: f"{5 * int(_number(rng, 1, 20))} percent",
-    "people": lambda rng: _number(rng, 2, 12),
-    "count": lambda rng: _number(rng, 2, 24),
-    "sum": lambda rng: _number(rng, 2, 999),
-    "switch": lambda rng: pick(rng, ["on", "off"]),
+    "people": lambda rng: _number(rng, 2, 12), "count": lambda rng: _number(rng, 2, 24),
+    "sum": lambda rng: _number(rng, 2, 999), "switch": lambda rng: pick(rng, ["on", "off"]),
     "minutes_long": lambda rng: f"{_number(rng, 2, 59)} minute",
 }
 CHOICES: dict[str, list[str]] = {
-    "customer": ["full_name", "full_name", "company"],
-    "destination": ["place", "place", "city"],
+    "customer": ["full_name", "full_name", "company"], "destination": ["place", "place", "city"],
     "words": ["message", "greeting"],
 }
 
