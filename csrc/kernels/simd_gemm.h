@@ -32,16 +32,17 @@ inline void gemm_block(int depth, Left left, const float *b, int64_t ldb, float 
 
 // C [m, n] = keep C + A B; keep = 0 does not read C. Every element adds its products in order of k.
 inline void gemm(int m, int n, int depth, Left left, const float *b, int64_t ldb, float *c, int64_t ldc, float keep) {
-    constexpr int pair = 2 * Vec::width;
+    constexpr int V = Vec::gemm_vectors;
     for_row_blocks<4>(m, [&](int i, auto count) {
         constexpr int R = decltype(count)::value;
         const Left rows{left.a + i * left.row, left.row, left.column};
         float *out = c + i * ldc;
         int j = 0;
-        for (; j + pair <= n; j += pair)
-            gemm_block<R, 2>(depth, rows, b + j, ldb, out + j, ldc, keep, Count<Vec::width>{});
-        for (; j < n; j += Vec::width)
-            gemm_block<R, 1>(depth, rows, b + j, ldb, out + j, ldc, keep, smaller(Vec::width, n - j));
+        for (; j + V * Vec::width <= n; j += V * Vec::width)
+            gemm_block<R, V>(depth, rows, b + j, ldb, out + j, ldc, keep, Count<Vec::width>{});
+        for_vectors(n - j, [&](int v, auto lanes) {
+            gemm_block<R, 1>(depth, rows, b + j + v, ldb, out + j + v, ldc, keep, lanes);
+        });
     });
 }
 

@@ -192,7 +192,7 @@ inline void preview(const PreviewHead &p) {
     }
 }
 
-constexpr int kKeys = 32;     // keys of one tile; tiles start at multiples of it for every row
+constexpr int kKeys = 64;     // keys of one tile; tiles start at multiples of it for every row
 constexpr int kQueries = 64;  // rows that share a tile while it is in cache
 constexpr int kQueryRows = 4; // rows that share a load of a value
 

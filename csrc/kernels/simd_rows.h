@@ -68,30 +68,43 @@ void gated_norm(float *o, int64_t ldo, const float *z, int64_t ldz, const float 
         }
 }
 
-// One vector of channels at a time, all rows: its taps are gathered once.
+// One vector of channels, all rows. A window of rows slides along, so that each is loaded once: rows lie
+// far apart and compete for few cache sets.
+template <int Taps, typename Lanes>
+inline void conv_channels(const float *ring, const float *block, int64_t ldb, const float *w, const float *right,
+                          int rows, int channels, int c, float *out, int64_t ldo, Lanes lanes) {
+    constexpr int past = Taps - 1, ahead = past;
+    Vec::F left_taps[Taps], right_taps[ahead + 1], window[past + 1 + ahead]; // rows t - past .. t + ahead
+    for (int j = 0; j < Taps; ++j)
+        left_taps[j] = Vec::load_strided(w + int64_t(c) * Taps + j, Taps, lanes);
+    for (int d = 0; right && d < ahead; ++d)
+        right_taps[d] = Vec::load_strided(right + int64_t(c) * ahead + d, ahead, lanes);
+    for (int i = 0; i < past; ++i)
+        window[i + 1] = Vec::load(ring + int64_t(i) * channels + c, lanes);
+    for (int i = 0; i < ahead; ++i)
+        window[past + 1 + i] = i < rows ? Vec::load(block + i * ldb + c, lanes) : Vec::zero();
+    for (int t = 0; t < rows; ++t) {
+        for (int i = 0; i < past + ahead; ++i)
+            window[i] = window[i + 1];
+        window[past + ahead] = t + ahead < rows ? Vec::load(block + (t + ahead) * ldb + c, lanes) : Vec::zero();
+        Vec::F sum = Vec::zero();
+        for (int j = 0; j < Taps; ++j)
+            sum = Vec::fma(window[j], left_taps[j], sum);
+        for (int d = 0; right && d < ahead; ++d)
+            sum = Vec::fma(window[past + 1 + d], right_taps[d], sum);
+        Vec::store(out + t * ldo + c, silu(sum), lanes);
+    }
+}
+
 void conv(const float *ring, const float *block, int64_t ldb, const float *w, const float *right, int rows,
           int channels, int taps, int c0, int c1, float *out, int64_t ldo) {
-    constexpr int most = 8; // taps kept in registers or close by; wider filters take the plain path
+    constexpr int most = 5; // wider filters take the plain path
     if (taps > most)
         return reference::conv(ring, block, ldb, w, right, rows, channels, taps, c0, c1, out, ldo);
-    const int past = taps - 1;
-    for_vectors(c1 - c0, [&](int offset, auto lanes) {
-        const int c = c0 + offset;
-        Vec::F left_taps[most], right_taps[most];
-        for (int j = 0; j < taps; ++j)
-            left_taps[j] = Vec::load_strided(w + int64_t(c) * taps + j, taps, lanes);
-        for (int d = 0; right && d < past; ++d)
-            right_taps[d] = Vec::load_strided(right + int64_t(c) * past + d, past, lanes);
-        for (int t = 0; t < rows; ++t) {
-            Vec::F sum = Vec::zero();
-            for (int j = 0; j < taps; ++j) {
-                const float *in = t + j < past ? ring + int64_t(t + j) * channels : block + (t + j - past) * ldb;
-                sum = Vec::fma(Vec::load(in + c, lanes), left_taps[j], sum);
-            }
-            for (int d = 0; right && d < past && t + 1 + d < rows; ++d)
-                sum = Vec::fma(Vec::load(block + (t + 1 + d) * ldb + c, lanes), right_taps[d], sum);
-            Vec::store(out + t * ldo + c, silu(sum), lanes);
-        }
+    call_with_count<most>(0, taps, [&](int, auto count) {
+        for_vectors(c1 - c0, [&](int i, auto lanes) {
+            conv_channels<decltype(count)::value>(ring, block, ldb, w, right, rows, channels, c0 + i, out, ldo, lanes);
+        });
     });
 }
 

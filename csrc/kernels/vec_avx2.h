@@ -4,7 +4,8 @@ struct Vec {
     using F = __m256;
     using I = __m256i;
     static constexpr int width = 8;
-    static constexpr int dot_rows = 2; // activation rows that dots() keeps in registers
+    static constexpr int dot_rows = 2;     // activation rows that dots() keeps in registers
+    static constexpr int gemm_vectors = 2; // and columns of vectors that gemm() does
 
     static I mask(int lanes) {
         return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

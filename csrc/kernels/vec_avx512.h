@@ -4,7 +4,8 @@ struct Vec {
     using F = __m512;
     using I = __m512i;
     static constexpr int width = 16;
-    static constexpr int dot_rows = 4; // activation rows that dots() keeps in registers
+    static constexpr int dot_rows = 4;     // activation rows that dots() keeps in registers
+    static constexpr int gemm_vectors = 4; // and columns of vectors that gemm() does
 
     static __mmask16 mask(int lanes) { return static_cast<__mmask16>((1u << lanes) - 1); }
     static F set(float x) { return _mm512_set1_ps(x); }

@@ -16,6 +16,7 @@ from torch import Tensor
 
 # Block width → examples drawn before sorting by length; narrow blocks cost more time per example.
 POOLS = {4: 384, 8: 576, 16: 768, 32: 1024}
+COPIES = 2  # noisy copies of an answer: the prompt, half of all rows, is computed once for both
 PROMPT_STEP = 16  # prompts are padded to a multiple of this (one chunk of the closed form)
 
 
@@ -79,7 +80,7 @@ class Stream:
         for ex in pool:
             prompt = max([len(e[0]) for e in part] + [len(ex[0])])
             blocks = -(-len(ex[1]) // width)
-            size = -(-prompt // PROMPT_STEP) * PROMPT_STEP + 2 * blocks * width
+            size = -(-prompt // PROMPT_STEP) * PROMPT_STEP + (1 + COPIES) * blocks * width
             if part and (len(part) + 1) * size > self.rows:
                 yield part
                 part = []
@@ -103,14 +104,15 @@ class Stream:
             weight[i, prompt : prompt + len(a)] = 1.0
             own = -(-len(a) // width) * width  # stop tokens to the end of the last block count, too
             weight[i, prompt + len(a) : prompt + own] = 0.2
-        t = self.noise_levels(len(part) * blocks).view(-1, blocks, 1).expand(-1, -1, width)
-        t = t.reshape(len(part), n)
+        t = self.noise_levels(len(part) * blocks * COPIES).view(len(part), -1, 1)
+        t = t.expand(-1, -1, width).reshape(len(part), -1)
         masked = torch.rand(t.shape, generator=self.torch_rng) < t
-        answer = clean[:, prompt:]
+        answer = clean[:, prompt:].repeat(1, COPIES)
         noisy = torch.where(masked, torch.tensor(self.mask), answer)
-        layout = make_layout(self.cfg, valid, prompt, blocks, width)
+        layout = make_layout(self.cfg, valid, prompt, blocks, width, COPIES)
         rows = (weight == 1.0)[:, 1:]
-        return Batch(clean, noisy, layout, weight[:, 1:], masked * weight[:, prompt:] / t, rows)
+        mask_weight = masked * weight[:, prompt:].repeat(1, COPIES) / t / COPIES
+        return Batch(clean, noisy, layout, weight[:, 1:], mask_weight, rows)
 
     def noise_levels(self, count: int) -> Tensor:
         """t stratified over (0.05, 1], a tenth of it at 1: the first preview sees only masks."""

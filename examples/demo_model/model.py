@@ -3,9 +3,9 @@
 The equations and the names of the parameters are those of the released checkpoints (a
 `state_dict()` is a checkpoint), so nothing is renamed between training and export.
 
-Shapes: B sequences, T clean rows (left-padded prompt, then answer), N = NB * W noisy rows (the
-answer's NB blocks of W rows), H hidden. The noisy rows of block b see the clean rows before that
-block and the noisy rows of their own block, nothing else.
+Shapes: B sequences, T clean rows (left-padded prompt, then the answer's NB blocks of W rows),
+N = C * NB * W noisy rows (C noisy copies of the answer), H hidden. The noisy rows of block b see
+the clean rows before that block and the noisy rows of their own block, nothing else.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ class Config:
 
 @dataclass
 class Layout:
-    """Where the rows of a batch stand: prompt width P (padded), NB blocks of W, and the masks."""
+    """Where the rows of a batch stand: prompt width P (padded), NB blocks of W, C noisy copies."""
 
     prompt: int
     blocks: int
     width: int
+    copies: int
     valid: Tensor  # [B, T] bool: False on the prompt's left padding
     mask: Tensor  # [B, 1, T + N, T + N]: 0 where a row sees a key, else -1e30
     cos: Tensor  # [T + N, rotary/2]
@@ -72,12 +73,14 @@ class Layout:
         return self.prompt + self.blocks * self.width
 
 
-def make_layout(cfg: Config, valid: Tensor, prompt: int, blocks: int, width: int) -> Layout:
+def make_layout(
+    cfg: Config, valid: Tensor, prompt: int, blocks: int, width: int, copies: int
+) -> Layout:
     """Positions and visibility of both streams. `valid` is [B, T] bool."""
-    t, n = valid.shape[1], blocks * width
-    pos = torch.cat([torch.arange(t), torch.arange(prompt, t)])
+    t, n = valid.shape[1], copies * blocks * width
+    pos = torch.cat([torch.arange(t), torch.arange(prompt, t).repeat(copies)])
     block = torch.cat([torch.full((t,), -1), torch.arange(n) // width])
-    start = torch.where(block < 0, pos + 1, prompt + block * width)  # sees clean keys below it
+    start = torch.where(block < 0, pos + 1, prompt + block % blocks * width)  # sees clean keys below it
     clean_key = torch.arange(t + n) < t
     sees_clean = clean_key[None, :] & (pos[None, :] < start[:, None])
     sees_block = ~clean_key[None, :] & (block[:, None] == block[None, :])
@@ -88,7 +91,7 @@ def make_layout(cfg: Config, valid: Tensor, prompt: int, blocks: int, width: int
     inv = cfg.rope_theta ** (-torch.arange(half) / half)
     angle = pos[:, None] * inv[None]
     added = torch.zeros(mask.shape).masked_fill(~mask, -1e30)
-    return Layout(prompt, blocks, width, valid, added[:, None], angle.cos(), angle.sin())
+    return Layout(prompt, blocks, width, copies, valid, added[:, None], angle.cos(), angle.sin())
 
 
 class Norm(nn.Module):
@@ -231,8 +234,9 @@ class GatedDeltaNet(nn.Module):
     def preview(self, m: Tensor, clean: Tensor, starts: Tensor, lay: Layout) -> Tensor:
         """Noisy rows m [B, N, channels] → o [B, N, hv, dv]; the state is only read."""
         b, n, _ = m.shape
-        w, nb = lay.width, lay.blocks
-        index = (lay.prompt + torch.arange(nb)[:, None] * w) + torch.arange(-3, 0)
+        w, nb = lay.width, lay.blocks * lay.copies
+        first = lay.prompt + torch.arange(lay.blocks).repeat(lay.copies) * w
+        index = first[:, None] + torch.arange(-3, 0)
         block = torch.cat([clean[:, index], m.view(b, nb, w, -1)], 2)  # ring, then the block
         full = F.pad(block, (0, 0, 0, 3)).flatten(0, 1).transpose(1, 2)
         taps = torch.cat([self.conv1d.weight, self.conv_right_weight[:, None]], -1)
@@ -242,6 +246,7 @@ class GatedDeltaNet(nn.Module):
         history = self.bd_softmax_history_bias + self.bd_softmax_history_c * math.log(w / 32)
         history = history[:, None, None].expand(b, nb, -1, w, 1)
         p = torch.softmax(torch.cat([logits, history], -1), -1)
+        starts = starts.repeat(1, lay.copies, 1, 1, 1)
         o = p[..., :w] @ v + p[..., w:] * ((q * self.dk**-0.5) @ starts)
         return o.transpose(2, 3).reshape(b, n, -1, self.dv)
 

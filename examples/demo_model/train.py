@@ -31,7 +31,7 @@ def losses(model: Clover, batch: Batch) -> tuple[Tensor, dict[str, float]]:
     clean_rows = batch.next_weight > 0
     noisy_rows = batch.mask_weight > 0
     picked = torch.cat([rows[:, : t - 1][clean_rows], rows[:, t:][noisy_rows]])
-    answer = batch.clean[:, batch.layout.prompt :]
+    answer = batch.clean[:, batch.layout.prompt :].repeat(1, batch.layout.copies)
     target = torch.cat([batch.clean[:, 1:][clean_rows], answer[noisy_rows]])
     logits = model.lm_head(picked)
     nll = F.cross_entropy(logits, target, reduction="none")
@@ -47,7 +47,8 @@ def losses(model: Clover, batch: Batch) -> tuple[Tensor, dict[str, float]]:
         "mask_acc": right[n:].mean().item() if len(right) > n else 1.0,
         "balance": balance.item(),
     }
-    return next_loss + mask_loss + 0.01 * balance, shown
+    # the clean half is learnt first: half its weight once the masked half is what is wanting
+    return 0.5 * next_loss + mask_loss + 0.01 * balance, shown
 
 
 def schedule(share: float, peak: float) -> tuple[float, Mix]:

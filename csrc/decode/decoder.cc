@@ -1,0 +1,163 @@
+#include "decode/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/head.h"
+#include "model/memory.h"
+
+namespace clover {
+namespace {
+
+void check_range(const char *name, double value, double low, double high) {
+    if (!(value >= low && value <= high)) // also refuses NaN
+        throw ArgumentError(std::string(name) + " " + std::to_string(value) + " is outside [" + std::to_string(low) +
+                            ", " + std::to_string(high) + "]");
+}
+
+constexpr double kLarge = 1e9;
+
+Counters difference(const Counters &a, const Counters &b) {
+    return {a.rows - b.rows, a.experts_touched - b.experts_touched, a.bytes_read - b.bytes_read};
+}
+
+} // namespace
+
+Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
+    : m_(model), state_(state), o_(options), listener_(listener), tick_(tick) {
+    if (o_.block_length == 0)
+        o_.block_length = m_.spec.block_size;
+    if (o_.coreset < 0)
+        o_.coreset = m_.spec.coreset_size;
+}
+
+void Decoder::check(const std::vector<int> &prompt) const {
+    const SamplingOptions &s = o_.sampling;
+    check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
+    check_range("block_length", o_.block_length, 1, Model::kMaxBlock);
+    check_range("threshold", o_.policy.threshold, 0, kLarge);
+    check_range("steps", o_.policy.steps, 0, kLarge);
+    check_range("temperature", s.temperature, 0, kLarge);
+    check_range("top_k", s.top_k, 0, kLarge);
+    check_range("top_p", s.top_p, 0, 1);
+    check_range("presence_penalty", s.presence_penalty, -kLarge, kLarge);
+    check_range("frequency_penalty", s.frequency_penalty, -kLarge, kLarge);
+    check_range("repetition_penalty", s.repetition_penalty, 1e-6, kLarge);
+    m_.check_coreset(o_.coreset);
+    m_.check_ids(prompt, false);
+    for (int id : o_.stop_ids)
+        check_range("stop id", id, 0, m_.spec.vocab_size - 1);
+    if (prompt.empty() && state_.position == 0 && o_.mode == DecodeMode::autoregressive)
+        throw ArgumentError("autoregressive decoding needs a prompt");
+    const int64_t tokens = int64_t(prompt.size()) + o_.max_new_tokens;
+    if (tokens > state_.capacity - state_.position)
+        throw ContextLengthError(std::to_string(prompt.size()) + " prompt tokens and max_new_tokens " +
+                                 std::to_string(o_.max_new_tokens) + " behind position " +
+                                 std::to_string(state_.position) + " exceed the capacity of " +
+                                 std::to_string(state_.capacity) + " tokens");
+}
+
+// Everything that the call will need, so that it fails before any work or not at all.
+void Decoder::reserve(int64_t prompt_tokens) {
+    const bool diffusion = o_.mode == DecodeMode::diffusion;
+    const int64_t width = diffusion ? o_.block_length : 1;
+    const int64_t rows = std::max(width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
+    m_.scratch.reserve(int(rows));
+    const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
+    state_.reserve(state_.position + prompt_tokens + blocks * width);
+    if (o_.sampling.needs_logits()) {
+        const int64_t logits = width * m_.spec.vocab_size;
+        require_memory("logits of a block", logits * int64_t(sizeof(float)));
+        logits_.resize(logits);
+    }
+}
+
+void Decoder::prefill(const std::vector<int> &prompt) {
+    if (!prompt.empty())
+        m_.commit(state_, prompt, Logits::none, false, nullptr, tick_);
+    result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
+    result_.counters.prefill_seconds = seconds();
+    Event event(Event::Type::prefill);
+    event.tokens = int64_t(prompt.size());
+    notify(event);
+}
+
+DecodeResult Decoder::run(const std::vector<int> &prompt) {
+    check(prompt);
+    reserve(int64_t(prompt.size()));
+    prefill(prompt);
+    const Counters before = m_.counters;
+    if (!done() && o_.max_new_tokens == 0)
+        result_.finish = Finish::length;
+    if (!done())
+        o_.mode == DecodeMode::diffusion ? decode_blocks() : decode_tokens();
+    result_.counters.work = difference(m_.counters, before);
+    result_.counters.decode_seconds = seconds() - result_.counters.prefill_seconds;
+    return std::move(result_);
+}
+
+std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows, int64_t first, int step) {
+    std::vector<Pick> picks(rows.size());
+    if (!o_.sampling.needs_logits()) {
+        std::vector<HeadStats> stats;
+        head_stats(m_, hidden, rows, stats);
+        for (size_t i = 0; i < rows.size(); i++)
+            picks[i] = {stats[i].argmax, 1 / stats[i].sum_exp};
+        return picks;
+    }
+    head_logits(m_, hidden, rows, logits_.data());
+    m_.pool.run(int64_t(rows.size()), [&](int64_t i, int) {
+        const double u = uniform(o_.sampling.seed, first + rows[size_t(i)], step);
+        picks[size_t(i)] = pick(logits_.data() + i * m_.spec.vocab_size, m_.spec, o_.sampling, seen_, u);
+    });
+    return picks;
+}
+
+Decoder::Cut Decoder::cut(const std::vector<int> &tokens) {
+    const int64_t limit = std::min<int64_t>(int64_t(tokens.size()), budget());
+    for (int64_t i = 0; i < limit; i++)
+        if (is_stop(tokens[size_t(i)])) {
+            result_.stop_id = tokens[size_t(i)];
+            return {i, Finish::stop};
+        }
+    return {limit, limit == budget() ? Finish::length : Finish::none};
+}
+
+void Decoder::close_block(std::vector<int> tokens) {
+    const Cut c = cut(tokens);
+    Event event(Event::Type::block);
+    event.block = int(result_.counters.blocks++);
+    event.ids.assign(tokens.begin(), tokens.begin() + c.kept);
+    event.finish = c.finish;
+    result_.finish = c.finish;
+    result_.ids.insert(result_.ids.end(), event.ids.begin(), event.ids.end());
+    if (event.block == 0)
+        result_.counters.first_block_seconds = seconds();
+    notify(event);
+    if (c.finish != Finish::none)
+        tokens.resize(size_t(c.kept) + (c.finish == Finish::stop));
+    if (!done() || o_.commit_last)
+        commit(tokens);
+}
+
+void Decoder::commit(const std::vector<int> &tokens) {
+    m_.commit(state_, tokens, Logits::none, false, nullptr, tick_);
+    result_.counters.commits++;
+}
+
+void Decoder::notify(const Event &event) {
+    // A text that is complete stays complete, whoever cancels afterwards.
+    if (listener_ && !listener_(event) && !done())
+        result_.finish = Finish::cancelled;
+}
+
+bool Decoder::is_stop(int id) const {
+    return std::find(o_.stop_ids.begin(), o_.stop_ids.end(), id) != o_.stop_ids.end();
+}
+
+DecodeResult generate(Model &model, State &state, const std::vector<int> &prompt, const DecodeOptions &options,
+                      const Listener &listener, const Tick &tick) {
+    return Decoder(model, state, options, listener, tick).run(prompt);
+}
+
+} // namespace clover

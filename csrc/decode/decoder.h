@@ -1,0 +1,62 @@
+// What the two decoding loops share. Internal to csrc/decode.
+#pragma once
+
+#include <chrono>
+
+#include "decode/generate.h"
+
+namespace clover {
+
+class Decoder {
+  public:
+    Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &);
+
+    DecodeResult run(const std::vector<int> &prompt);
+
+  private:
+    using Clock = std::chrono::steady_clock;
+
+    // How a finished run of tokens is cut: `kept` of them are text.
+    struct Cut {
+        int64_t kept = 0;
+        Finish finish = Finish::none;
+    };
+
+    void check(const std::vector<int> &prompt) const;
+    void reserve(int64_t prompt_tokens);
+    void prefill(const std::vector<int> &prompt);
+
+    // block_decoder.cc
+    void decode_blocks();
+    void denoise(std::vector<int> &block);
+    std::vector<char> step(std::vector<int> &block, int step, std::vector<int> &draft);
+    bool settled(const std::vector<int> &block) const;
+
+    // autoregressive.cc
+    void decode_tokens();
+
+    // Picks for rows of hidden [.., H]; row i stands at position first + rows[i].
+    std::vector<Pick> pick_rows(const float *hidden, const std::vector<int> &rows, int64_t first, int step);
+    Cut cut(const std::vector<int> &tokens);
+    // Adds the text of finished tokens to the result, reports it, and commits what the text so far ends with.
+    void close_block(std::vector<int> tokens);
+    void commit(const std::vector<int> &tokens);
+    void notify(const Event &);
+
+    bool is_stop(int id) const;
+    int64_t budget() const { return o_.max_new_tokens - int64_t(result_.ids.size()); }
+    bool done() const { return result_.finish != Finish::none; }
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+    Model &m_;
+    State &state_;
+    DecodeOptions o_;
+    const Listener &listener_;
+    const Tick &tick_;
+    const Clock::time_point begin_ = Clock::now();
+    Occurrences seen_;
+    Buffer<float> logits_; // [block, vocab_size] where sampling needs them
+    DecodeResult result_;
+};
+
+} // namespace clover

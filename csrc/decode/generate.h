@@ -1,0 +1,71 @@
+// From a prompt to new tokens: prefill, then blocks by diffusion or tokens one by one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "decode/policy.h"
+#include "decode/sampling.h"
+#include "model/model.h"
+
+namespace clover {
+
+enum class DecodeMode { diffusion, autoregressive };
+enum class Finish { none, stop, length, cancelled };
+
+struct DecodeOptions {
+    DecodeMode mode = DecodeMode::diffusion;
+    int64_t max_new_tokens = 256;
+    int block_length = 0; // 0: the width the model was trained with
+    ThresholdPolicy policy;
+    SamplingOptions sampling;
+    std::vector<int> stop_ids;
+    int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number
+    // False: the block that ends the text is not committed. True: its kept tokens are, with the stop token.
+    bool commit_last = true;
+};
+
+struct Event {
+    enum class Type { prefill, step, block };
+
+    explicit Event(Type type) : type(type) {}
+
+    Type type;
+    int64_t tokens = 0; // prefill: committed tokens of the prompt
+    int block = 0;      // counted from 0
+    int step = 0;       // of the block, counted from 0
+    // step: the block behind it, the mask id where still masked; block: its final tokens, cut at the stop token or
+    // the budget.
+    std::vector<int> ids;
+    std::vector<int> draft;     // step: the step's pick at every position that was masked, else the token there
+    std::vector<char> accepted; // step: positions that it accepted
+    Finish finish = Finish::none;
+};
+
+// False cancels. May be empty.
+using Listener = std::function<bool(const Event &)>;
+
+// Passes, rows, experts and bytes of the generated blocks; the prefill counts apart.
+struct DecodeCounters {
+    int64_t blocks = 0, denoise_steps = 0, commits = 0, prefill_passes = 0;
+    Counters work;
+    double prefill_seconds = 0;
+    double first_block_seconds = 0; // from the call to the first block's text
+    double decode_seconds = 0;      // behind the prefill
+};
+
+struct DecodeResult {
+    std::vector<int> ids; // without the stop token
+    Finish finish = Finish::none;
+    int stop_id = -1; // the stop token that ended the text
+    DecodeCounters counters;
+};
+
+// Commits `prompt` behind the state and generates. A cancelled call returns the blocks that were reported; an
+// error or a tick that throws leaves the state at the end of the last commit. Throws ArgumentError,
+// ContextLengthError (prompt and budget exceed the state's capacity) and MemoryError before any work.
+DecodeResult generate(Model &, State &, const std::vector<int> &prompt, const DecodeOptions &, const Listener &,
+                      const Tick &);
+
+} // namespace clover

@@ -1,0 +1,18 @@
+// Which masked positions of a block a denoising step accepts.
+#pragma once
+
+#include <vector>
+
+namespace clover {
+
+struct ThresholdPolicy {
+    double threshold = 0.9; // accept where the probability is strictly above
+    int steps = 0;          // most steps for a block; 0: no limit
+
+    // probability[i]: of the pick at the i-th masked position; step: steps done in this block before. Returns
+    // accepted[i]. At least one is accepted, and where `steps` sets a limit, enough for the block to be full
+    // after its last step; the most probable first, ties to the lower position.
+    std::vector<char> accept(const std::vector<float> &probability, int step) const;
+};
+
+} // namespace clover

@@ -1,0 +1,166 @@
+// Gated DeltaNet: short convolution, then the gated delta rule (commit) or the softmax over the block and
+// its history (preview). Hv value heads, C channels of the convolution.
+#include <algorithm>
+#include <cmath>
+
+#include "model/forward.h"
+
+namespace clover {
+namespace {
+
+float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
+float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+
+// beta, g [n, Hv] of one value head, from ba [n, b | a]
+void gates(Pass &p, const DeltaWeights &w, int64_t head) {
+    Scratch &s = p.model.scratch;
+    const int64_t heads = p.model.spec.delta_v_heads;
+    const float decay = -std::exp(w.A_log[head]);
+    for (int64_t r = 0; r < p.rows; r++) {
+        const float *ba = s.ba.data() + r * 2 * heads;
+        s.beta.data()[r * heads + head] = sigmoid(ba[head]);
+        s.g.data()[r * heads + head] = decay * softplus(ba[heads + head] + w.dt_bias[head]);
+    }
+}
+
+// conv [n, C] <- silu(convolution of [ring | proj]); q and k normalised, q also times dk^-1/2 in a commit.
+// One item is one head's channels.
+void convolve(Pass &p, int layer) {
+    Model &m = p.model;
+    const Spec &s = m.spec;
+    const DeltaWeights &w = p.layer(layer).delta;
+    const bool preview = p.mode == Mode::preview;
+    const float q_scale = preview ? 1.0f : 1.0f / std::sqrt(float(s.delta_k_dim));
+    const int keys = s.delta_k_heads, dk = s.delta_k_dim, dv = s.delta_v_dim, channels = s.conv_channels();
+    const float *ring = p.state.delta[size_t(layer)].ring.data();
+    m.pool.run(2 * keys + s.delta_v_heads, [&](int64_t item, int) {
+        const bool value = item >= 2 * keys;
+        const int c0 = value ? 2 * keys * dk + int(item - 2 * keys) * dv : int(item) * dk;
+        float *out = m.scratch.conv.data();
+        m.kernels.conv(ring, m.scratch.proj.data(), s.delta_in_rows(), w.conv, preview ? w.conv_right : nullptr, p.rows,
+                       channels, s.conv_taps, c0, c0 + (value ? dv : dk), out, channels);
+        if (value)
+            gates(p, w, item - 2 * keys);
+        else
+            m.kernels.l2norm(out + c0, channels, p.rows, 1, dk, item < keys ? q_scale : 1.0f, out + c0, channels);
+    });
+}
+
+// ring [taps - 1, C] <- the last rows of [ring; M], M [rows, C] with stride ldm
+void advance_ring(float *ring, const float *M, int64_t ldm, int rows, int kept, int64_t channels) {
+    const int old = std::max(0, kept - rows);
+    for (int i = 0; i < old; i++)
+        std::copy_n(ring + (i + kept - old) * channels, channels, ring + i * channels);
+    for (int i = old; i < kept; i++)
+        std::copy_n(M + (rows - kept + i) * ldm, channels, ring + i * channels);
+}
+
+// What truncate() replays: M, k and v, g, beta of all rows
+void record_rows(Pass &p, DeltaRecord &record) {
+    const Spec &s = p.model.spec;
+    const Scratch &from = p.model.scratch;
+    const int64_t channels = s.conv_channels(), kv = s.key_width() + s.value_width();
+    for (int64_t r = 0; r < p.rows; r++) {
+        std::copy_n(from.proj.data() + r * s.delta_in_rows(), channels, record.M.data() + r * channels);
+        std::copy_n(from.conv.data() + r * channels + s.key_width(), kv, record.kv.data() + r * kv);
+    }
+    std::copy_n(from.g.data(), int64_t(p.rows) * s.delta_v_heads, record.g.data());
+    std::copy_n(from.beta.data(), int64_t(p.rows) * s.delta_v_heads, record.beta.data());
+}
+
+// What a commit, a preview and a replay of value head `head` have in common; outputs go to mixed.
+DeltaHead head_of(Model &m, DeltaState &state, int64_t head, int rows, int worker) {
+    const Spec &s = m.spec;
+    DeltaHead d{};
+    d.dk = s.delta_k_dim;
+    d.dv = s.delta_v_dim;
+    d.rows = rows;
+    d.ldg = s.delta_v_heads;
+    d.state = state.S.data() + head * s.delta_k_dim * s.delta_v_dim;
+    d.o = m.scratch.mixed.row(0) + head * s.delta_v_dim;
+    d.ldo = s.value_width();
+    d.scratch = m.scratch.delta_work.data() + worker * m.scratch.delta_share;
+    return d;
+}
+
+void commit_head(const Model &m, const DeltaHead &d) {
+    m.delta_closed &&d.rows > 1 ? m.kernels.delta_closed(d) : m.kernels.delta_commit(d);
+}
+
+// mixed [n, Hv*dv] <- gated norm of the heads' outputs; a commit advances S
+void mix_heads(Pass &p, int layer) {
+    Model &m = p.model;
+    const Spec &s = m.spec;
+    const DeltaWeights &w = p.layer(layer).delta;
+    const int64_t per_key = s.delta_v_heads / s.delta_k_heads, channels = s.conv_channels();
+    const float log_width = float(std::log(p.history_width / s.history_ref_rows));
+    m.pool.run(s.delta_v_heads, [&](int64_t h, int worker) {
+        DeltaHead d = head_of(m, p.state.delta[size_t(layer)], h, p.rows, worker);
+        d.q = m.scratch.conv.data() + h / per_key * s.delta_k_dim;
+        d.k = d.q + s.key_width();
+        d.v = m.scratch.conv.data() + 2 * s.key_width() + h * s.delta_v_dim;
+        d.ldqk = d.ldv = channels;
+        d.g = m.scratch.g.data() + h;
+        d.beta = m.scratch.beta.data() + h;
+        if (p.mode == Mode::commit) {
+            commit_head(m, d);
+        } else {
+            const float history_scale = s.history_q_scale ? 1.0f / std::sqrt(float(s.delta_k_dim)) : 1.0f;
+            m.kernels.delta_preview({d, w.logit_scale[h], w.history_bias[h] + w.history_c[h] * log_width, history_scale,
+                                     s.preview_value_beta});
+        }
+        const float *z = m.scratch.proj.data() + channels + h * s.delta_v_dim;
+        m.kernels.gated_norm(d.o, d.ldo, z, s.delta_in_rows(), w.norm, s.rms_eps, p.rows, 1, s.delta_v_dim);
+    });
+}
+
+} // namespace
+
+void delta_layer(Pass &p, int layer) {
+    Model &m = p.model;
+    Scratch &s = m.scratch;
+    const DeltaWeights &w = p.layer(layer).delta;
+    s.mixed.shape(m.spec.value_width());
+    p.multiply({{w.in, s.x.activations(w.in, 0, p.rows), nullptr, p.rows, s.proj.data(), w.in.n},
+                {w.ba, s.x.activations(w.ba, 0, p.rows), nullptr, p.rows, s.ba.data(), w.ba.n}});
+    convolve(p, layer);
+    if (p.mode == Mode::commit) {
+        if (DeltaRecord *record = p.record(layer))
+            record_rows(p, *record);
+        advance_ring(p.state.delta[size_t(layer)].ring.data(), s.proj.data(), m.spec.delta_in_rows(), p.rows,
+                     m.spec.conv_taps - 1, m.spec.conv_channels());
+    }
+    mix_heads(p, layer);
+    m.pool.run(p.rows, [&](int64_t r, int) { s.mixed.quantize(m.kernels, groups_of(w.out), r); });
+    p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
+}
+
+void replay_delta(Model &m, State &state, int rows) {
+    const Spec &s = m.spec;
+    const int64_t per_key = s.delta_v_heads / s.delta_k_heads, kv = s.key_width() + s.value_width();
+    m.scratch.reserve(std::max(rows, 1));
+    m.scratch.mixed.shape(s.value_width());
+    for (size_t i = 0; i < state.delta.size(); i++) {
+        if (s.layers[i] != LayerKind::deltanet)
+            continue;
+        const DeltaRecord &record = state.rollback.delta[i];
+        DeltaState &to = state.delta[i];
+        to.S.assign(record.S.data(), record.S.size());
+        to.ring.assign(record.ring.data(), record.ring.size());
+        if (rows == 0)
+            continue;
+        advance_ring(to.ring.data(), record.M.data(), s.conv_channels(), rows, s.conv_taps - 1, s.conv_channels());
+        m.pool.run(s.delta_v_heads, [&](int64_t h, int worker) {
+            DeltaHead d = head_of(m, to, h, rows, worker);
+            d.q = d.k = record.kv.data() + h / per_key * s.delta_k_dim; // outputs are not used, so any q will do
+            d.v = record.kv.data() + s.key_width() + h * s.delta_v_dim;
+            d.ldqk = d.ldv = kv;
+            d.g = record.g.data() + h;
+            d.beta = record.beta.data() + h;
+            commit_head(m, d);
+        });
+    }
+}
+
+} // namespace clover

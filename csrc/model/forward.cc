@@ -1,0 +1,115 @@
+// The page of equations (ARCHITECTURE.md): embed, then per layer h += mixer(norm1(h)), h += experts(norm2(h)).
+#include "model/forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace clover {
+namespace {
+
+// h [n, H] <- embedding rows; y <- 0
+void embed(Pass &p) {
+    Model &m = p.model;
+    const int64_t width = m.spec.hidden_size;
+    m.pool.run(p.rows, [&](int64_t r, int) {
+        m.kernels.dequantize_row(m.weights.embed, p.ids[r], m.scratch.h.data() + r * width);
+        std::fill_n(m.scratch.y.data() + r * width, width, 0.0f);
+    });
+    m.counters.bytes_read += matrix_bytes(m.weights.embed) / m.spec.vocab_size * p.rows;
+}
+
+// rope [n, rotary_dim] <- cos, then sin, of position * theta^(-2i / rotary_dim). Angles in double: in float
+// a position of 100 000 would be off by 0.004.
+void rotary_angles(Pass &p) {
+    Model &m = p.model;
+    const size_t half = m.inv_freq.size();
+    for (int64_t r = 0; r < p.rows; r++) {
+        float *row = m.scratch.rope.data() + r * int64_t(2 * half);
+        for (size_t i = 0; i < half; i++) {
+            const double angle = double(p.state.position + r) * m.inv_freq[i];
+            row[i] = float(std::cos(angle));
+            row[half + i] = float(std::sin(angle));
+        }
+    }
+}
+
+// h += y; false when a value is not finite
+bool add_row(float *h, const float *y, int64_t n) {
+    constexpr uint32_t exponent = 0x7f800000; // all ones in infinities and NaN
+    uint32_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        h[i] += y[i];
+        uint32_t bits;
+        std::memcpy(&bits, h + i, sizeof bits);
+        bad |= (bits & exponent) == exponent;
+    }
+    return bad == 0;
+}
+
+// h += y of the half before, `half` halves being done.
+void add_half(Pass &p, int64_t row, int half) {
+    const int64_t width = p.model.spec.hidden_size;
+    Scratch &s = p.model.scratch;
+    if (add_row(s.h.data() + row * width, s.y.data() + row * width, width))
+        return;
+    int none = -1;
+    p.bad_half.compare_exchange_strong(none, half); // halves run one after the other: the first one stays
+}
+
+// h += y, x [n, H] <- rmsnorm(h), and its codes in the group sizes that the next products read
+void next_input(Pass &p, int half, const float *norm, Groups groups) {
+    Model &m = p.model;
+    const int width = m.spec.hidden_size;
+    m.pool.run(p.rows, [&](int64_t r, int) {
+        add_half(p, r, half);
+        m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
+                          m.scratch.x.row(r), width);
+        m.scratch.x.quantize(m.kernels, groups, r);
+    });
+}
+
+void finish(Pass &p) {
+    const int halves = 2 * int(p.model.spec.layers.size());
+    p.model.pool.run(p.rows, [&](int64_t r, int) { add_half(p, r, halves); });
+    const int bad = p.bad_half.load();
+    if (bad < 0)
+        return;
+    if (bad == 0)
+        throw Error("an embedding row is not finite");
+    const char *part = (bad - 1) % 2 ? "feed-forward" : "mixer";
+    throw Error("layer " + std::to_string((bad - 1) / 2) + ": the " + part + "'s output is not finite");
+}
+
+} // namespace
+
+DeltaRecord *Pass::record(int i) const {
+    const bool recorded = mode == Mode::commit && state.rollback.rows > 0;
+    return recorded ? &state.rollback.delta[size_t(i)] : nullptr;
+}
+
+void Pass::multiply(const std::vector<Product> &products) {
+    for (const Product &product : products)
+        model.counters.bytes_read += matrix_bytes(product.w);
+    clover::multiply(model.kernels, model.pool, products);
+}
+
+void forward(Pass &p) {
+    embed(p);
+    rotary_angles(p);
+    const int layers = int(p.model.spec.layers.size());
+    for (int i = 0; i < layers; i++) {
+        const LayerWeights &w = p.layer(i);
+        const bool attention = w.kind == LayerKind::attention;
+        next_input(p, 2 * i, w.norm1, groups_of(attention ? w.attn.in : w.delta.in));
+        attention ? attention_layer(p, i) : delta_layer(p, i);
+        const MoeWeights &f = w.moe;
+        next_input(p, 2 * i + 1, w.norm2,
+                   groups_of(f.gate.first) | groups_of(f.up.first) | groups_of(f.shared_gate_up));
+        feed_forward(p, i);
+    }
+    finish(p);
+    p.model.counters.rows += p.rows;
+}
+
+} // namespace clover

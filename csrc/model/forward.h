@@ -1,0 +1,45 @@
+// One pass of the model and the steps it is made of. Internal to csrc/model.
+#pragma once
+
+#include <atomic>
+
+#include "model/model.h"
+
+namespace clover {
+
+enum class Mode { commit, preview };
+
+struct Pass {
+    Model &model;
+    State &state; // a preview uses the rows of its caches behind the committed ones as working space
+    Mode mode;
+    const int *ids;
+    int rows;                      // n
+    int coreset = 0;               // preview: experts that the block may use; 0: all
+    double history_width = 0;      // preview: rows that the history's logit counts
+    std::atomic<int> bad_half{-1}; // first half layer (2 layer + half) whose output is not finite
+
+    Pass(Model &model, State &state, Mode mode, const int *ids, int rows)
+        : model(model), state(state), mode(mode), ids(ids), rows(rows), history_width(rows) {}
+
+    const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
+    // The rows of a pass recorded for truncate(), else null.
+    DeltaRecord *record(int i) const;
+    // Products with dense matrices, counted.
+    void multiply(const std::vector<Product> &);
+};
+
+// scratch.h [n, H] <- the residual stream behind the last layer. A commit writes the layers' states; the
+// state's position, last row and record are the caller's to update. Throws Error naming the layer
+// whose output is not finite.
+void forward(Pass &);
+
+// Each reads scratch.x [n, H] and writes scratch.y [n, H].
+void attention_layer(Pass &, int layer);
+void delta_layer(Pass &, int layer);
+void feed_forward(Pass &, int layer);
+
+// The DeltaNet part of truncate(): recorded layers go back to the start of the record, then forward by `rows`.
+void replay_delta(Model &, State &, int rows);
+
+} // namespace clover

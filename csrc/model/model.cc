@@ -1,0 +1,159 @@
+#include "model/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/forward.h"
+#include "model/head.h"
+#include "model/memory.h"
+
+namespace clover {
+namespace {
+
+Spec checked(const Spec &spec) {
+    validate(spec);
+    return spec;
+}
+
+std::vector<double> inverse_frequencies(const Spec &s) {
+    std::vector<double> out(s.has(LayerKind::attention) ? size_t(s.rotary_dim / 2) : 0);
+    for (size_t i = 0; i < out.size(); i++)
+        out[i] = std::pow(s.rope_theta, -2.0 * double(i) / s.rotary_dim);
+    return out;
+}
+
+// The last row of `rows`, or all of them.
+std::vector<int> wanted_rows(Logits want, int rows) {
+    std::vector<int> out;
+    for (int r = want == Logits::all ? 0 : rows - 1; r < rows; r++)
+        out.push_back(r);
+    return out;
+}
+
+// The state's position, last row and record behind a commit of `rows` rows.
+void advance(Model &m, State &state, int rows) {
+    const int64_t width = m.spec.hidden_size;
+    const float *h = m.scratch.h.data();
+    state.position += rows;
+    std::copy_n(h + (rows - 1) * width, width, state.hidden.data());
+    if (state.rollback.rows)
+        std::copy_n(h, rows * width, state.rollback.hidden.data() + width);
+}
+
+void require_whole(const State &state) {
+    if (state.broken)
+        throw Error("an error ended a commit half way; restore a snapshot or truncate the state to 0");
+}
+
+} // namespace
+
+Model::Model(const Spec &s, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
+             const ModelOptions &options)
+    : spec(checked(s)), weights(load_weights(spec, files, table)),
+      kernels(clover::kernels(options.isa.empty() ? nullptr : options.isa.c_str())), pool(options.threads),
+      scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), inv_freq(inverse_frequencies(spec)) {}
+
+State Model::new_state(int64_t max_tokens) const {
+    if (max_tokens < 1 || max_tokens > spec.max_positions)
+        throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes 1 to " +
+                                 std::to_string(spec.max_positions));
+    require_memory("a state for " + std::to_string(max_tokens) + " tokens and its working memory",
+                   State::bytes(spec, max_tokens) + scratch.bytes(spec.block_size));
+    return State(spec, max_tokens);
+}
+
+void Model::check_ids(const std::vector<int> &ids, bool mask_allowed) const {
+    for (size_t i = 0; i < ids.size(); i++) {
+        const std::string which = "token " + std::to_string(i) + " (id " + std::to_string(ids[i]) + ")";
+        if (ids[i] < 0 || ids[i] >= spec.vocab_size)
+            throw ArgumentError(which + " is outside the vocabulary of " + std::to_string(spec.vocab_size));
+        if (!mask_allowed && ids[i] == spec.mask_token_id)
+            throw ArgumentError(which + " is the mask token, which a text may not contain");
+    }
+}
+
+void Model::check_coreset(int coreset) const {
+    if (coreset != 0 && (coreset < spec.top_k || coreset > spec.num_experts))
+        throw ArgumentError("coreset " + std::to_string(coreset) + " is neither 0 nor in [" +
+                            std::to_string(spec.top_k) + ", " + std::to_string(spec.num_experts) + "]");
+}
+
+void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool rollback, float *logits,
+                   const Tick &tick) {
+    require_whole(state);
+    check_ids(ids, false);
+    const int64_t n = int64_t(ids.size());
+    if (n == 0)
+        throw ArgumentError("no token to commit");
+    if (n > state.capacity - state.position)
+        throw ContextLengthError(std::to_string(n) + " tokens behind position " + std::to_string(state.position) +
+                                 " exceed the state's capacity of " + std::to_string(state.capacity));
+    if (rollback && n > kChunkRows)
+        throw ArgumentError("a commit with rollback takes at most " + std::to_string(kChunkRows) + " tokens");
+    scratch.reserve(int(std::min<int64_t>(n, kChunkRows)));
+    state.reserve(state.position + n);
+    rollback ? state.begin_rollback(int(n)) : state.drop_rollback();
+    for (int64_t done = 0; done < n;) {
+        tick();
+        const int rows = int(std::min<int64_t>(n - done, kChunkRows));
+        Pass pass(*this, state, Mode::commit, ids.data() + done, rows);
+        state.broken = true;
+        forward(pass);
+        advance(*this, state, rows);
+        state.broken = false;
+        done += rows;
+        if (want == Logits::none || (want == Logits::last && done < n))
+            continue;
+        const std::vector<int> which = wanted_rows(want, rows);
+        head_logits(*this, scratch.h.data(), which, logits);
+        logits += int64_t(which.size()) * spec.vocab_size;
+    }
+}
+
+void Model::preview(State &state, const std::vector<int> &ids, const PreviewOptions &options) {
+    require_whole(state);
+    check_ids(ids, true);
+    check_coreset(options.coreset);
+    const int n = int(std::min<size_t>(ids.size(), size_t(kMaxBlock) + 1));
+    if (n < 1 || n > kMaxBlock)
+        throw ArgumentError("a block of " + std::to_string(ids.size()) + " tokens is outside [1, " +
+                            std::to_string(kMaxBlock) + "]");
+    if (options.width < 0)
+        throw ArgumentError("width " + std::to_string(options.width) + " is negative");
+    scratch.reserve(n);
+    state.reserve(state.position + n);
+    Pass pass(*this, state, Mode::preview, ids.data(), n);
+    pass.coreset = options.coreset;
+    if (options.width)
+        pass.history_width = options.width;
+    forward(pass);
+}
+
+void Model::truncate(State &state, int64_t position) {
+    if (position == 0) {
+        state.reset();
+        return;
+    }
+    require_whole(state);
+    if (position == state.position)
+        return;
+    Rollback &record = state.rollback;
+    const int64_t keep = position - record.start;
+    if (keep < 0 || keep > record.rows || record.rows == 0)
+        throw ArgumentError("position " + std::to_string(position) +
+                            " is neither 0 nor within the last commit made with "
+                            "rollback");
+    state.broken = true;
+    replay_delta(*this, state, int(keep));
+    std::copy_n(record.hidden.data() + keep * spec.hidden_size, spec.hidden_size, state.hidden.data());
+    record.rows = int(keep);
+    state.position = position;
+    state.broken = false;
+}
+
+void Model::last_logits(const State &state, float *logits) {
+    require_whole(state);
+    head_logits(*this, state.hidden.data(), {0}, logits);
+}
+
+} // namespace clover

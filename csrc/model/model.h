@@ -1,0 +1,83 @@
+// A loaded model and what can be done with it. One call at a time: a pass uses the model's own scratch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "model/scratch.h"
+#include "model/spec.h"
+#include "model/state.h"
+#include "model/weights.h"
+
+namespace clover {
+
+struct ModelOptions {
+    int threads = 0;           // 0: as many as the machine lends (thread_pool.h)
+    std::string isa;           // empty: the best that this processor runs
+    bool delta_closed = false; // commits of two rows and more use the closed form
+};
+
+// Totals since the model was loaded; a caller takes differences.
+struct Counters {
+    int64_t rows = 0;            // rows of all passes
+    int64_t experts_touched = 0; // distinct routed experts, summed over layers and passes
+    int64_t bytes_read = 0;      // weight bytes that the passes read
+};
+
+enum class Logits { none, last, all };
+
+struct PreviewOptions {
+    int coreset = 0; // experts that the block may use; 0: all
+    int width = 0;   // rows that the history's logit counts; 0: the block's own
+};
+
+// Called between passes; throws to stop.
+using Tick = std::function<void()>;
+
+class Model {
+  public:
+    Model(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
+          const ModelOptions &);
+
+    // An empty state for at most `max_tokens` tokens. Throws ContextLengthError, MemoryError.
+    State new_state(int64_t max_tokens) const;
+
+    // The causal forward over `ids`, stored in the state. Long inputs run in chunks of kChunkRows rows; the
+    // result does not depend on how a sequence is split. Writes [n or 1, vocab_size] to `logits`.
+    // `rollback` lets truncate() return to any row of this commit; at most kChunkRows rows.
+    // A tick that throws leaves the state after the last whole chunk.
+    void commit(State &, const std::vector<int> &ids, Logits, bool rollback, float *logits, const Tick &tick);
+
+    // One denoising pass over a block behind the state, which stays as it is. Leaves the last layer's
+    // output [n, H] in scratch.h, for the functions of head.h.
+    void preview(State &, const std::vector<int> &ids, const PreviewOptions &);
+
+    // Back to position 0, or to any row of the last commit made with rollback: the state is then the one
+    // that committing only the rows before it would have left. Bit for bit in the sequential form; in the
+    // closed one but for a commit of one row, which is sequential.
+    void truncate(State &, int64_t position);
+
+    // Logits [vocab_size] of the last committed row. The state's position must not be 0.
+    void last_logits(const State &, float *logits);
+
+    void check_ids(const std::vector<int> &ids, bool mask_allowed) const;
+    void check_coreset(int coreset) const;
+
+    const Spec spec;
+    const Weights weights;
+    const Kernels &kernels;
+    ThreadPool pool;
+    Scratch scratch;
+    Counters counters;
+    const bool delta_closed;
+    const std::vector<double> inv_freq; // [rotary_dim / 2]
+
+    static constexpr int kChunkRows = 128; // of one pass of a commit
+    static constexpr int kMaxBlock = 1024; // rows of a preview
+};
+
+} // namespace clover

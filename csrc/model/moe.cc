@@ -1,0 +1,202 @@
+// Sparse experts: router, grouping of rows by expert, SwiGLU experts, shared expert behind a sigmoid gate.
+// E experts of width I, n rows, k = top_k; a pair is one (row, expert) choice.
+#include <algorithm>
+#include <cmath>
+
+#include "model/forward.h"
+
+namespace clover {
+namespace {
+
+void softmax(float *x, int n) {
+    const float top = *std::max_element(x, x + n);
+    float sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += x[i] = std::exp(x[i] - top);
+    for (int i = 0; i < n; i++)
+        x[i] /= sum;
+}
+
+// ids of the k largest p, best first, ties to the lower id; `allowed` null: all take part
+void select_top(const float *p, const char *allowed, int experts, int k, int *ids) {
+    int n = 0;
+    for (int e = 0; e < experts; e++) {
+        if ((allowed && !allowed[e]) || (n == k && !(p[e] > p[ids[k - 1]])))
+            continue;
+        int at = n < k ? n++ : k - 1;
+        for (; at > 0 && p[e] > p[ids[at - 1]]; at--)
+            ids[at] = ids[at - 1];
+        ids[at] = e;
+    }
+}
+
+// router [n, E], shared_gate [n, 1], shared_gu [n, gate | up] <- x
+void project(Pass &p, const MoeWeights &w) {
+    const Spec &s = p.model.spec;
+    Scratch &to = p.model.scratch;
+    std::vector<Product> products = {
+        {w.router, to.x.activations(w.router, 0, p.rows), nullptr, p.rows, to.router.data(), s.num_experts}};
+    if (s.shared_intermediate) {
+        products.push_back(
+            {w.shared_gate, to.x.activations(w.shared_gate, 0, p.rows), nullptr, p.rows, to.shared_gate.data(), 1});
+        products.push_back({w.shared_gate_up, to.x.activations(w.shared_gate_up, 0, p.rows), nullptr, p.rows,
+                            to.shared_gu.data(), w.shared_gate_up.n});
+    }
+    p.multiply(products);
+}
+
+// The set that this block's rows may use: expert e counts with the largest probability that any row gives it.
+void choose_coreset(Pass &p) {
+    Scratch &s = p.model.scratch;
+    const int experts = p.model.spec.num_experts;
+    std::vector<float> best(s.router.data(), s.router.data() + experts);
+    for (int r = 1; r < p.rows; r++)
+        for (int e = 0; e < experts; e++)
+            best[size_t(e)] = std::max(best[size_t(e)], s.router.data()[int64_t(r) * experts + e]);
+    std::vector<int> ids(static_cast<size_t>(p.coreset));
+    select_top(best.data(), nullptr, experts, p.coreset, ids.data());
+    std::fill(s.allowed.begin(), s.allowed.end(), char(0));
+    for (int id : ids)
+        s.allowed[size_t(id)] = 1;
+}
+
+// top_id, top_weight [n, k] of one row
+void choose_experts(const Spec &spec, Scratch &s, const char *allowed, int64_t row) {
+    const float *p = s.router.data() + row * spec.num_experts;
+    int *ids = s.top_id.data() + row * spec.top_k;
+    float *weights = s.top_weight.data() + row * spec.top_k;
+    select_top(p, allowed, spec.num_experts, spec.top_k, ids);
+    float sum = 0;
+    for (int j = 0; j < spec.top_k; j++)
+        sum += weights[j] = p[ids[j]];
+    for (int j = 0; spec.norm_topk && j < spec.top_k; j++)
+        weights[j] /= sum;
+}
+
+// Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes.
+void choose(Pass &p, const MoeWeights &w) {
+    Model &m = p.model;
+    const Spec &s = m.spec;
+    const int width = s.shared_intermediate;
+    const bool restricted = p.mode == Mode::preview && p.coreset > 0 && p.coreset < s.num_experts;
+    m.pool.run(p.rows, [&](int64_t r, int) {
+        softmax(m.scratch.router.data() + r * s.num_experts, s.num_experts);
+        if (!restricted)
+            choose_experts(s, m.scratch, nullptr, r);
+        if (!width)
+            return;
+        const float *gu = m.scratch.shared_gu.data() + r * 2 * width;
+        m.kernels.silu_mul(gu, width, gu + width, width, 1, width, m.scratch.shared.row(r), width);
+        m.scratch.shared.quantize(m.kernels, groups_of(w.shared_down), r);
+    });
+    if (!restricted)
+        return;
+    choose_coreset(p);
+    m.pool.run(p.rows, [&](int64_t r, int) { choose_experts(s, m.scratch, m.scratch.allowed.data(), r); });
+}
+
+// calls, pair_row, pair_of <- pairs grouped by expert, rows in order within one
+void group_by_expert(Pass &p, const MoeWeights &w) {
+    Scratch &s = p.model.scratch;
+    const int pairs = p.rows * p.model.spec.top_k, experts = p.model.spec.num_experts;
+    std::vector<int> next(size_t(experts) + 1, 0);
+    for (int i = 0; i < pairs; i++)
+        next[size_t(s.top_id.data()[i]) + 1]++;
+    s.calls.clear();
+    for (int e = 0; e < experts; e++) {
+        const int rows = next[size_t(e) + 1];
+        next[size_t(e) + 1] += next[size_t(e)]; // now the end of e, and the place where e + 1 begins
+        if (rows)
+            s.calls.push_back({e, next[size_t(e)], rows});
+    }
+    for (int i = 0; i < pairs; i++) {
+        const int place = next[size_t(s.top_id.data()[i])]++;
+        s.pair_of.data()[i] = place;
+        s.pair_row.data()[place] = i / p.model.spec.top_k;
+    }
+    const int64_t touched = int64_t(s.calls.size());
+    p.model.counters.experts_touched += touched;
+    p.model.counters.bytes_read +=
+        touched * (matrix_bytes(w.gate.first) + matrix_bytes(w.up.first) + matrix_bytes(w.down.first));
+}
+
+// expert [pairs, I] <- silu(gate(x)) * up(x) and its codes; items are tile ranges of one expert
+void expert_hidden(Pass &p, const MoeWeights &w) {
+    Model &m = p.model;
+    Scratch &s = m.scratch;
+    const int width = m.spec.expert_intermediate;
+    const Groups groups = groups_of(w.down.first);
+    std::vector<Work> work;
+    std::vector<Piece> pieces;
+    for (const ExpertCall &call : s.calls)
+        work.push_back({tiles_of(width), call.rows});
+    cut(work, std::max(1, w.down.first.group / kTileRows), m.pool.size(), pieces); // whole groups of the codes
+    m.pool.run(int64_t(pieces.size()), [&](int64_t i, int) {
+        const Piece &piece = pieces[size_t(i)];
+        const ExpertCall &call = s.calls[size_t(piece.call)];
+        const int64_t first = int64_t(call.first) * width;
+        const Matrix gate = w.gate.at(call.expert), up = w.up.at(call.expert);
+        const int *rows = s.pair_row.data() + call.first;
+        m.kernels.matmul(
+            call_of({gate, s.x.activations(gate, 0, p.rows), rows, call.rows, s.gate.data() + first, width},
+                    piece.tile0, piece.tile1));
+        m.kernels.matmul(call_of({up, s.x.activations(up, 0, p.rows), rows, call.rows, s.up.data() + first, width},
+                                 piece.tile0, piece.tile1));
+        const int c0 = piece.tile0 * kTileRows, c1 = std::min(piece.tile1 * kTileRows, width);
+        m.kernels.silu_mul(s.gate.data() + first + c0, width, s.up.data() + first + c0, width, call.rows, c1 - c0,
+                           s.expert.row(call.first) + c0, width);
+        for (int r = 0; r < call.rows; r++)
+            s.expert.quantize(m.kernels, groups, call.first + r, c0, c1);
+    });
+}
+
+// pair_out [pairs, H], shared_out [n, H] <- down projections
+void expert_out(Pass &p, const MoeWeights &w) {
+    Scratch &s = p.model.scratch;
+    const int64_t hidden = p.model.spec.hidden_size;
+    std::vector<Product> products;
+    for (const ExpertCall &call : s.calls) {
+        const Matrix down = w.down.at(call.expert);
+        products.push_back({down, s.expert.activations(down, call.first, call.rows), nullptr, call.rows,
+                            s.pair_out.data() + call.first * hidden, hidden});
+    }
+    if (p.model.spec.shared_intermediate) {
+        products.push_back({w.shared_down, s.shared.activations(w.shared_down, 0, p.rows), nullptr, p.rows,
+                            s.shared_out.data(), hidden});
+        p.model.counters.bytes_read += matrix_bytes(w.shared_down);
+    }
+    multiply(p.model.kernels, p.model.pool, products);
+}
+
+// y [n, H] <- weighted experts by rank, then the shared one: an order that no grouping changes
+void combine(Pass &p) {
+    Model &m = p.model;
+    Scratch &s = m.scratch;
+    const int64_t hidden = m.spec.hidden_size, k = m.spec.top_k;
+    m.pool.run(p.rows, [&](int64_t r, int) {
+        float *y = s.y.data() + r * hidden;
+        std::fill_n(y, hidden, 0.0f);
+        const auto add = [&](float weight, const float *row) {
+            for (int64_t i = 0; i < hidden; i++)
+                y[i] += weight * row[i];
+        };
+        for (int64_t j = r * k; j < (r + 1) * k; j++)
+            add(s.top_weight.data()[j], s.pair_out.data() + s.pair_of.data()[j] * hidden);
+        if (m.spec.shared_intermediate)
+            add(1.0f / (1.0f + std::exp(-s.shared_gate.data()[r])), s.shared_out.data() + r * hidden);
+    });
+}
+
+} // namespace
+
+void feed_forward(Pass &p, int layer) {
+    const MoeWeights &w = p.layer(layer).moe;
+    project(p, w);
+    choose(p, w);
+    group_by_expert(p, w);
+    expert_hidden(p, w);
+    expert_out(p, w);
+    combine(p);
+}
+
+} // namespace clover

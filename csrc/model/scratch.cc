@@ -1,0 +1,92 @@
+#include "model/scratch.h"
+
+#include <algorithm>
+
+#include "model/memory.h"
+
+namespace clover {
+
+Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(spec), threads_(threads) {
+    x_groups_ = groups_of(weights.head);
+    for (const LayerWeights &w : weights.layers) {
+        const bool attention = w.kind == LayerKind::attention;
+        x_groups_ |= groups_of(attention ? w.attn.in : w.delta.in);
+        x_groups_ |= groups_of(w.moe.gate.first) | groups_of(w.moe.up.first) | groups_of(w.moe.shared_gate_up);
+        mixed_groups_ |= groups_of(attention ? w.attn.out : w.delta.out);
+        expert_groups_ |= groups_of(w.moe.down.first);
+        shared_groups_ |= groups_of(w.moe.shared_down);
+    }
+    x.shape(spec.hidden_size);
+    expert.shape(spec.expert_intermediate);
+    shared.shape(spec.shared_intermediate);
+    allowed.resize(size_t(spec.num_experts));
+}
+
+template <class Self, class OnBuffer, class OnInput>
+void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnInput &&input) {
+    const Spec &s = self.spec_;
+    const bool attention = s.has(LayerKind::attention), deltanet = s.has(LayerKind::deltanet);
+    const int64_t attn_in = attention ? s.attn_in_rows() : 0, q_width = attention ? s.q_width() : 0;
+    const int64_t delta_in = deltanet ? s.delta_in_rows() : 0, v_width = deltanet ? s.value_width() : 0;
+    const int64_t heads = deltanet ? s.delta_v_heads : 0, pairs = n * s.top_k;
+    buffer(self.h, n * s.hidden_size);
+    buffer(self.y, n * s.hidden_size);
+    input(self.x, n, s.hidden_size, self.x_groups_);
+    buffer(self.rope, n * (attention ? s.rotary_dim : 0));
+    buffer(self.proj, n * std::max(attn_in, delta_in));
+    input(self.mixed, n, std::max(q_width, v_width), self.mixed_groups_);
+    buffer(self.ba, n * 2 * heads);
+    buffer(self.g, n * heads);
+    buffer(self.beta, n * heads);
+    buffer(self.conv, n * (deltanet ? s.conv_channels() : 0));
+    buffer(self.delta_work, self.threads_ * shares.delta);
+    buffer(self.router, n * s.num_experts);
+    buffer(self.top_id, pairs);
+    buffer(self.pair_of, pairs);
+    buffer(self.top_weight, pairs);
+    buffer(self.pair_row, pairs);
+    buffer(self.gate, pairs * s.expert_intermediate);
+    buffer(self.up, pairs * s.expert_intermediate);
+    input(self.expert, pairs, s.expert_intermediate, self.expert_groups_);
+    buffer(self.pair_out, pairs * s.hidden_size);
+    if (s.shared_intermediate) {
+        buffer(self.shared_gate, n);
+        buffer(self.shared_gu, n * 2 * s.shared_intermediate);
+        buffer(self.shared_out, n * s.hidden_size);
+        input(self.shared, n, s.shared_intermediate, self.shared_groups_);
+    }
+    const int64_t ranges = (tiles_of(s.vocab_size) + kHeadRangeTiles - 1) / kHeadRangeTiles;
+    buffer(self.head_parts, ranges * n);
+    buffer(self.head_work, self.threads_ * shares.head);
+}
+
+Scratch::Shares Scratch::shares(int rows) const {
+    const auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; }; // shares start on a cache line
+    const bool deltanet = spec_.has(LayerKind::deltanet);
+    return {lines(deltanet ? delta_scratch_floats(rows, spec_.delta_k_dim, spec_.delta_v_dim) : 0),
+            lines(head_scratch_floats(rows))};
+}
+
+int64_t Scratch::bytes(int rows) const {
+    int64_t sum = 0;
+    visit(
+        *this, rows, shares(rows), [&](const auto &b, int64_t n) { sum += n * int64_t(sizeof(*b.data())); },
+        [&](const Input &, int64_t n, int64_t k, Groups groups) { sum += Input::bytes(n, k, groups); });
+    return sum;
+}
+
+void Scratch::reserve(int rows) {
+    if (rows <= rows_)
+        return;
+    require_memory("working memory of a pass over " + std::to_string(rows) + " rows", bytes(rows));
+    rows_ = 0; // an allocation that fails half way leaves nothing usable
+    const Shares s = shares(rows);
+    visit(
+        *this, rows, s, [](auto &b, int64_t n) { b.resize(n); },
+        [](Input &in, int64_t n, int64_t k, Groups groups) { in.reserve(n, k, groups); });
+    delta_share = s.delta;
+    head_share = s.head;
+    rows_ = rows;
+}
+
+} // namespace clover

@@ -1,0 +1,75 @@
+// Working memory of a pass, sized once for the largest number of rows seen. n: rows of the pass.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/linear.h"
+#include "model/spec.h"
+#include "model/weights.h"
+
+namespace clover {
+
+// One expert and the pairs (row, expert) that it computes: [first, first + rows) of the grouped list.
+struct ExpertCall {
+    int expert, first, rows;
+};
+
+class Scratch {
+  public:
+    Scratch(const Spec &, const Weights &, int threads);
+
+    // Room for `rows` rows. Throws MemoryError before anything is allocated.
+    void reserve(int rows);
+    int64_t bytes(int rows) const;
+
+    Buffer<float> h; // [n, H] the residual stream
+    Buffer<float> y; // [n, H] what a layer's half adds to it
+    Input x;         // [n, H] normalised h
+
+    Buffer<float> rope; // [n, rotary_dim] cosines, then sines, of each row's angles
+    Buffer<float> proj; // [n, attn_in_rows] or [n, delta_in_rows]
+    Input mixed;        // [n, nh*hd] or [n, Hv*dv] heads' outputs
+
+    Buffer<float> ba;         // [n, 2 Hv]
+    Buffer<float> g, beta;    // [n, Hv]
+    Buffer<float> conv;       // [n, C] q, k, v behind the convolution
+    Buffer<float> delta_work; // one share per thread
+    int64_t delta_share = 0;  // floats in a share
+
+    Buffer<float> router;                             // [n, E] logits, then probabilities
+    Buffer<int> top_id, pair_of;                      // [n, top_k] experts of a row by rank; their places in the list
+    Buffer<float> top_weight;                         // [n, top_k]
+    Buffer<int> pair_row;                             // [n * top_k] rows of the grouped list
+    std::vector<ExpertCall> calls;                    // by expert
+    std::vector<char> allowed;                        // [E] the coreset
+    Buffer<float> gate, up;                           // [n * top_k, I]
+    Input expert;                                     // [n * top_k, I]
+    Buffer<float> pair_out;                           // [n * top_k, H]
+    Buffer<float> shared_gate, shared_gu, shared_out; // [n, 1], [n, 2 Is], [n, H]
+    Input shared;                                     // [n, Is]
+
+    Buffer<HeadStats> head_parts; // [ranges of the head, n]
+    Buffer<float> head_work;      // one share per thread
+    int64_t head_share = 0;       // floats in a share
+
+  private:
+    struct Shares {
+        int64_t delta, head;
+    };
+    Shares shares(int rows) const;
+    // Calls buffer(b, length) or input(in, rows, width, groups) for everything that grows with the rows.
+    template <class Self, class OnBuffer, class OnInput>
+    static void visit(Self &self, int64_t rows, Shares shares, OnBuffer &&buffer, OnInput &&input);
+
+    Spec spec_;
+    Groups x_groups_ = 0, mixed_groups_ = 0, expert_groups_ = 0, shared_groups_ = 0;
+    int threads_;
+    int rows_ = 0;
+};
+
+// Tiles of the head that are reduced as one range: fixed, so that the order in which ranges combine, and
+// with it every bit of a probability, is the same for any number of threads.
+constexpr int kHeadRangeTiles = 64;
+
+} // namespace clover

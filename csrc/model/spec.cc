@@ -1,0 +1,108 @@
+#include "model/spec.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace clover {
+namespace {
+
+constexpr int64_t kMaxDim = 1 << 24;       // any single dimension
+constexpr int64_t kMaxWidth = 1 << 28;     // any product of two that becomes a row count
+constexpr int64_t kMaxPositions = 1 << 30; // exact in the double that the rotary angle is computed in
+
+[[noreturn]] void fail(const char *field, const std::string &reason) { throw FormatError("spec", field, reason); }
+
+void in_range(const char *field, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high)
+        fail(field, std::to_string(value) + " is outside [" + std::to_string(low) + ", " + std::to_string(high) + "]");
+}
+
+void positive(const char *field, double value) {
+    if (!(value > 0) || !std::isfinite(value))
+        fail(field, std::to_string(value) + " is not a positive finite number");
+}
+
+void multiple(const char *field, int value, const char *of, int divisor) {
+    if (value % divisor != 0)
+        fail(field, std::to_string(value) + " is no multiple of " + of + " = " + std::to_string(divisor));
+}
+
+void width(const char *field, std::initializer_list<int64_t> products) {
+    int64_t sum = 0;
+    for (int64_t product : products)
+        sum += product; // each product of two dimensions is below 2^48
+    if (sum > kMaxWidth)
+        fail(field, "a projection of " + std::to_string(sum) + " rows is too wide");
+}
+
+void check_attention(const Spec &s) {
+    in_range("num_heads", s.num_heads, 1, kMaxDim);
+    in_range("num_kv_heads", s.num_kv_heads, 1, kMaxDim);
+    in_range("head_dim", s.head_dim, 1, kMaxDim);
+    multiple("num_heads", s.num_heads, "num_kv_heads", s.num_kv_heads);
+    in_range("rotary_dim", s.rotary_dim, 0, s.head_dim);
+    multiple("rotary_dim", s.rotary_dim, "the pair", 2);
+    positive("rope_theta", s.rope_theta);
+    positive("attn_scale", s.attn_scale);
+    width("head_dim", {2 * int64_t(s.num_heads) * s.head_dim, 2 * int64_t(s.num_kv_heads) * s.head_dim});
+}
+
+void check_deltanet(const Spec &s) {
+    in_range("delta_k_heads", s.delta_k_heads, 1, kMaxDim);
+    in_range("delta_v_heads", s.delta_v_heads, 1, kMaxDim);
+    in_range("delta_k_dim", s.delta_k_dim, 1, kMaxDim);
+    in_range("delta_v_dim", s.delta_v_dim, 1, kMaxDim);
+    multiple("delta_v_heads", s.delta_v_heads, "delta_k_heads", s.delta_k_heads);
+    in_range("conv_taps", s.conv_taps, 2, 16);
+    in_range("history_ref_rows", s.history_ref_rows, 1, kMaxDim);
+    width("delta_k_dim", {2 * int64_t(s.delta_k_heads) * s.delta_k_dim, 2 * int64_t(s.delta_v_heads) * s.delta_v_dim});
+    width("delta_v_dim", {int64_t(s.delta_k_dim) * s.delta_v_dim});
+}
+
+void check_feed_forward(const Spec &s) {
+    in_range("num_experts", s.num_experts, 1, 1 << 16);
+    in_range("top_k", s.top_k, 1, s.num_experts);
+    in_range("expert_intermediate", s.expert_intermediate, 1, kMaxDim);
+    in_range("shared_intermediate", s.shared_intermediate, 0, kMaxDim);
+    in_range("coreset_size", s.coreset_size, 0, s.num_experts);
+    if (s.coreset_size && s.coreset_size < s.top_k)
+        fail("coreset_size", std::to_string(s.coreset_size) + " is below top_k = " + std::to_string(s.top_k));
+}
+
+void check_supported(const Spec &s) {
+    if (s.router != "softmax")
+        throw UnsupportedModel("spec: router \"" + s.router + "\" is not supported (softmax is)");
+    if (s.mask != "causal")
+        throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal is)");
+    if (s.block_origin != "prompt_end")
+        throw UnsupportedModel("spec: block_origin \"" + s.block_origin + "\" is not supported (prompt_end is)");
+    if (s.logit_shift != 0)
+        throw UnsupportedModel("spec: logit_shift " + std::to_string(s.logit_shift) + " is not supported (0 is)");
+    if (s.preview_decay)
+        throw UnsupportedModel("spec: preview_decay is not supported");
+}
+
+} // namespace
+
+bool Spec::has(LayerKind kind) const { return std::find(layers.begin(), layers.end(), kind) != layers.end(); }
+
+void validate(const Spec &s) {
+    in_range("vocab_size", s.vocab_size, 2, kMaxDim);
+    in_range("valid_vocab", s.valid_vocab, 2, s.vocab_size); // one real id beside the mask at least
+    in_range("mask_token_id", s.mask_token_id, 0, s.vocab_size - 1);
+    in_range("hidden_size", s.hidden_size, 1, kMaxDim);
+    in_range("num_layers", int64_t(s.layers.size()), 1, 4096);
+    in_range("max_positions", s.max_positions, 1, kMaxPositions);
+    in_range("block_size", s.block_size, 1, 1024);
+    positive("rms_eps", s.rms_eps);
+    if (s.norm_offset != 0 && s.norm_offset != 1)
+        fail("norm_offset", std::to_string(s.norm_offset) + " is neither 0 nor 1");
+    if (s.has(LayerKind::attention))
+        check_attention(s);
+    if (s.has(LayerKind::deltanet))
+        check_deltanet(s);
+    check_feed_forward(s);
+    check_supported(s);
+}
+
+} // namespace clover

@@ -1,0 +1,73 @@
+// What the core needs to know about a model: plain numbers, no file or family names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace clover {
+
+// A well-formed spec that asks for something this build does not compute.
+class UnsupportedModel : public UnsupportedError {
+    using UnsupportedError::UnsupportedError;
+};
+
+enum class LayerKind { deltanet, attention };
+
+struct Spec {
+    int vocab_size = 0;  // rows of the head
+    int valid_vocab = 0; // ids from here on are padding and never emitted
+    int hidden_size = 0;
+    float rms_eps = 0;
+    float norm_offset = 0; // norms multiply by (w + offset): 1 zero-centred, 0 plain
+    std::vector<LayerKind> layers;
+
+    // Attention layers.
+    int num_heads = 0, num_kv_heads = 0, head_dim = 0;
+    int rotary_dim = 0; // leading dims of a head that rotate, in pairs (i, i + rotary_dim / 2)
+    double rope_theta = 0;
+    bool attn_output_gate = true;
+    float attn_scale = 0;
+
+    // DeltaNet layers: Hk key heads of dk, Hv value heads of dv, value head h uses key head h / (Hv / Hk).
+    int delta_k_heads = 0, delta_v_heads = 0, delta_k_dim = 0, delta_v_dim = 0;
+    int conv_taps = 0;
+
+    // Feed-forward.
+    int num_experts = 0, top_k = 0, expert_intermediate = 0;
+    int shared_intermediate = 0; // 0: no shared expert
+    std::string router = "softmax";
+    bool norm_topk = true; // the top-k probabilities are scaled to sum to 1
+
+    bool tie_embeddings = false;
+    int64_t max_positions = 0;
+    int mask_token_id = 0;
+    int block_size = 0;   // width of a block as trained
+    int coreset_size = 0; // experts that the rows of one preview may use; 0: all
+
+    // Preview mode, where the public record leaves a choice (ARCHITECTURE.md).
+    bool history_q_scale = true;     // the read-out S^T q uses q * dk^-1/2
+    bool preview_value_beta = false; // v weighted by beta
+    bool preview_decay = false;      // not supported
+    int history_ref_rows = 32;       // rows at which the history's logit is history_bias itself
+
+    std::string mask = "causal"; // commits are causal, a preview's rows see all of their block
+    std::string block_origin = "prompt_end";
+    int logit_shift = 0;
+
+    int q_width() const { return num_heads * head_dim; }
+    int kv_width() const { return num_kv_heads * head_dim; }
+    int attn_in_rows() const { return (attn_output_gate ? 2 : 1) * q_width() + 2 * kv_width(); }
+    int key_width() const { return delta_k_heads * delta_k_dim; }
+    int value_width() const { return delta_v_heads * delta_v_dim; }
+    int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
+    int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
+    bool has(LayerKind kind) const;
+};
+
+// Throws FormatError("spec", field, reason) or UnsupportedModel.
+void validate(const Spec &);
+
+} // namespace clover

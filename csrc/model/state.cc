@@ -1,0 +1,133 @@
+#include "model/state.h"
+
+#include <algorithm>
+
+#include "model/memory.h"
+
+namespace clover {
+namespace {
+
+constexpr int64_t kChunkRows = 256; // least growth of the caches
+
+int64_t delta_floats(const Spec &s) {
+    return int64_t(s.delta_v_heads) * s.delta_k_dim * s.delta_v_dim + int64_t(s.conv_taps - 1) * s.conv_channels();
+}
+
+int64_t record_floats(const Spec &s, int64_t rows) {
+    return delta_floats(s) + rows * (s.conv_channels() + s.key_width() + s.value_width() + 2 * s.delta_v_heads);
+}
+
+int64_t layers_of(const Spec &s, LayerKind kind) { return std::count(s.layers.begin(), s.layers.end(), kind); }
+
+} // namespace
+
+State::State(const Spec &spec, int64_t capacity)
+    : capacity(capacity), kv(spec.layers.size()), delta(spec.layers.size()), hidden(spec.hidden_size), spec_(spec) {
+    for (size_t i = 0; i < spec.layers.size(); i++) {
+        if (spec.layers[i] != LayerKind::deltanet)
+            continue;
+        delta[i].S.resize(int64_t(spec.delta_v_heads) * spec.delta_k_dim * spec.delta_v_dim);
+        delta[i].ring.resize(int64_t(spec.conv_taps - 1) * spec.conv_channels());
+    }
+    reset();
+}
+
+void State::reserve(int64_t rows) {
+    if (rows <= reserved_)
+        return;
+    const int64_t row = spec_.kv_width();
+    const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
+    const int64_t layers = layers_of(spec_, LayerKind::attention);
+    require_memory("keys and values of " + std::to_string(wanted) + " tokens",
+                   layers * 2 * (wanted - reserved_) * row * int64_t(sizeof(float)));
+    for (size_t i = 0; i < kv.size(); i++) {
+        if (spec_.layers[i] != LayerKind::attention)
+            continue;
+        kv[i].k.grow(wanted * row, position * row);
+        kv[i].v.grow(wanted * row, position * row);
+    }
+    reserved_ = wanted;
+}
+
+void State::reset() {
+    position = 0;
+    broken = false;
+    for (DeltaState &d : delta) {
+        d.S.clear();
+        d.ring.clear();
+    }
+    hidden.clear();
+    drop_rollback();
+}
+
+void State::copy_from(const State &from) {
+    const int64_t row = spec_.kv_width();
+    reserve(from.position);
+    for (size_t i = 0; i < kv.size(); i++) {
+        delta[i].S.assign(from.delta[i].S.data(), from.delta[i].S.size());
+        delta[i].ring.assign(from.delta[i].ring.data(), from.delta[i].ring.size());
+        if (spec_.layers[i] != LayerKind::attention || from.position == 0)
+            continue;
+        std::copy_n(from.kv[i].k.data(), from.position * row, kv[i].k.data());
+        std::copy_n(from.kv[i].v.data(), from.position * row, kv[i].v.data());
+    }
+    hidden.assign(from.hidden.data(), from.hidden.size());
+    position = from.position;
+    broken = from.broken;
+    drop_rollback();
+}
+
+State State::snapshot() const {
+    require_memory("a snapshot of " + std::to_string(position) + " tokens", bytes(spec_, position));
+    State copy(spec_, capacity);
+    copy.copy_from(*this);
+    return copy;
+}
+
+void State::restore(const State &from) {
+    if (from.position > capacity)
+        throw ContextLengthError("a state at position " + std::to_string(from.position) +
+                                 " does not fit into a capacity of " + std::to_string(capacity) + " tokens");
+    if (&from != this)
+        copy_from(from);
+}
+
+void State::begin_rollback(int rows) {
+    const int64_t layers = layers_of(spec_, LayerKind::deltanet);
+    require_memory("the record that a rollback needs", layers * record_floats(spec_, rows) * int64_t(sizeof(float)));
+    drop_rollback();
+    rollback.start = position;
+    rollback.delta.resize(delta.size());
+    rollback.hidden.resize(int64_t(1 + rows) * spec_.hidden_size);
+    std::copy_n(hidden.data(), spec_.hidden_size, rollback.hidden.data());
+    for (size_t i = 0; i < delta.size(); i++) {
+        if (spec_.layers[i] != LayerKind::deltanet)
+            continue;
+        DeltaRecord &r = rollback.delta[i];
+        r.S.assign(delta[i].S.data(), delta[i].S.size());
+        r.ring.assign(delta[i].ring.data(), delta[i].ring.size());
+        r.M.resize(int64_t(rows) * spec_.conv_channels());
+        r.kv.resize(int64_t(rows) * (spec_.key_width() + spec_.value_width()));
+        r.g.resize(int64_t(rows) * spec_.delta_v_heads);
+        r.beta.resize(int64_t(rows) * spec_.delta_v_heads);
+    }
+    rollback.rows = rows;
+}
+
+void State::drop_rollback() { rollback = Rollback(); }
+
+int64_t State::bytes() const {
+    int64_t sum = bytes(spec_, reserved_);
+    if (rollback.rows)
+        sum += layers_of(spec_, LayerKind::deltanet) * record_floats(spec_, rollback.rows) * int64_t(sizeof(float)) +
+               rollback.hidden.bytes();
+    return sum;
+}
+
+int64_t State::bytes(const Spec &s, int64_t rows) {
+    const int64_t floats = layers_of(s, LayerKind::attention) * 2 * rows * s.kv_width() +
+                           layers_of(s, LayerKind::deltanet) * delta_floats(s) + s.hidden_size;
+    return floats * int64_t(sizeof(float));
+}
+
+} // namespace clover

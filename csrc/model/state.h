@@ -1,0 +1,81 @@
+// What one sequence carries: keys and values of the attention layers, recurrent matrices and convolution
+// rings of the DeltaNet layers, and the last committed row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/buffer.h"
+#include "model/spec.h"
+
+namespace clover {
+
+// Of one attention layer. The rows behind the committed ones are working space of a pass.
+struct KvCache {
+    Buffer<float> k, v; // [reserved rows, nkv, hd], k rotated
+};
+
+// Of one DeltaNet layer.
+struct DeltaState {
+    Buffer<float> S;    // [Hv, dk, dv]
+    Buffer<float> ring; // [taps - 1, C] the last rows in front of the convolution, oldest first
+};
+
+// What a commit with rollback keeps of one DeltaNet layer: the state before it, and what its rows did.
+struct DeltaRecord {
+    Buffer<float> S, ring;
+    Buffer<float> M;       // [rows, C] in front of the convolution
+    Buffer<float> kv;      // [rows, Hk*dk + Hv*dv] behind it, k normalised
+    Buffer<float> g, beta; // [rows, Hv]
+};
+
+struct Rollback {
+    int64_t start = 0;              // position before the recorded commit
+    int rows = 0;                   // 0: nothing recorded
+    std::vector<DeltaRecord> delta; // by layer; empty at attention layers
+    Buffer<float> hidden;           // [1 + rows, H]: the row before the commit, then its rows
+};
+
+class State {
+  public:
+    State(const Spec &spec, int64_t capacity);
+    State(State &&) = default;
+    State &operator=(State &&) = default;
+
+    int64_t position = 0; // committed tokens
+    int64_t capacity;     // most tokens that may be committed
+    // A commit that an error ended half way leaves layers at different positions: nothing but restore()
+    // and reset() may follow.
+    bool broken = false;
+    std::vector<KvCache> kv;       // by layer; empty at DeltaNet layers
+    std::vector<DeltaState> delta; // by layer; empty at attention layers
+    // [H] output of the last layer at the last committed row, meaningful where position > 0. The row's
+    // logits follow from it; keeping it instead of them spares a pass over the head for every commit
+    // whose logits nobody asks for.
+    Buffer<float> hidden;
+    Rollback rollback;
+
+    // Room for `rows` rows of keys and values, committed or not. Throws MemoryError.
+    void reserve(int64_t rows);
+
+    void reset(); // position 0
+    State snapshot() const;
+    // Becomes a copy of `from`, a state of the same model, within this one's own capacity.
+    void restore(const State &from);
+
+    // Copies the recurrent part into the record of a commit of `rows` rows that is about to run.
+    void begin_rollback(int rows);
+    void drop_rollback();
+
+    int64_t bytes() const;
+    // Bytes of a state that has reserved `rows` rows.
+    static int64_t bytes(const Spec &spec, int64_t rows);
+
+  private:
+    void copy_from(const State &from);
+
+    Spec spec_;
+    int64_t reserved_ = 0;
+};
+
+} // namespace clover

@@ -1,0 +1,226 @@
+#include "model/weights.h"
+
+#include <cmath>
+#include <map>
+
+namespace clover {
+namespace {
+
+constexpr int64_t kAlign = 64; // of every tensor's data in its file
+constexpr int64_t kMaxDim = int64_t(1) << 28;
+
+int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+// Cannot overflow: the spec bounds n and k by 2^28 and 2^28, and a value takes at most 4 bytes.
+int64_t stored_bytes(Scheme scheme, int64_t n, int64_t k, int64_t group) {
+    switch (scheme) {
+    case Scheme::f32:
+        return n * k * 4;
+    case Scheme::bf16:
+        return n * k * 2;
+    case Scheme::int8: // per tile and group: 16 f16 scales, then the codes
+        return round_up(n, kTileRows) / kTileRows * (k / group) * (2 * kTileRows + group * kTileRows);
+    case Scheme::int4:
+        return round_up(n, kTileRows) / kTileRows * (k / group) * (2 * kTileRows + group * kTileRows / 2);
+    }
+    return 0;
+}
+
+std::string text(const std::vector<int64_t> &shape) {
+    std::string s = "[";
+    for (size_t i = 0; i < shape.size(); i++)
+        s += (i ? ", " : "") + std::to_string(shape[i]);
+    return s + "]";
+}
+
+class Loader {
+  public:
+    Loader(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table) : s_(spec) {
+        for (const std::string &path : files)
+            out_.files.emplace_back(path);
+        for (const TensorRow &row : table) {
+            check_place(row);
+            if (!rows_.emplace(row.name, &row).second)
+                fail(row, "is in the table twice");
+            out_.bytes += row.bytes * (row.stride ? row.shape[0] : 1); // within the file, so no overflow
+        }
+    }
+
+    Weights load() {
+        const int64_t vocab = s_.vocab_size, hidden = s_.hidden_size;
+        out_.embed = matrix("embed", vocab, hidden);
+        out_.head = s_.tie_embeddings ? out_.embed : matrix("head", vocab, hidden);
+        out_.final_norm = values("final_norm", {hidden});
+        for (size_t i = 0; i < s_.layers.size(); i++)
+            out_.layers.push_back(layer(s_.layers[i], "layers." + std::to_string(i) + "."));
+        for (const auto &entry : rows_)
+            if (!used_.count(entry.first))
+                fail(*entry.second, "is not part of this model");
+        return std::move(out_);
+    }
+
+  private:
+    const std::string &path(const TensorRow &row) const { return out_.files[size_t(row.file)].path(); }
+
+    [[noreturn]] void fail(const TensorRow &row, const std::string &reason) const {
+        throw FormatError(path(row), row.name, reason);
+    }
+
+    // The data lies within the file, on a 64-byte boundary.
+    void check_place(const TensorRow &row) const {
+        if (row.file < 0 || row.file >= int64_t(out_.files.size()))
+            throw FormatError("table", row.name, "file index " + std::to_string(row.file) + " does not exist");
+        const int64_t size = int64_t(out_.files[size_t(row.file)].size());
+        if (row.shape.empty() || row.shape.size() > 3)
+            fail(row, "shape " + text(row.shape) + " has " + std::to_string(row.shape.size()) + " dimensions");
+        for (int64_t dim : row.shape)
+            if (dim < 1 || dim > kMaxDim)
+                fail(row, "shape " + text(row.shape) + " is out of range");
+        if (row.offset < 0 || row.bytes < 0 || row.stride < 0)
+            fail(row, "offset, bytes or stride is negative");
+        const int64_t records = row.stride ? row.shape[0] : 1;
+        if (row.stride && (row.shape.size() != 3 || row.bytes > row.stride || row.stride > size / records))
+            fail(row, std::to_string(records) + " records of " + std::to_string(row.stride) + " bytes do not fit");
+        if (row.bytes > size || row.offset > size - row.bytes - (records - 1) * row.stride)
+            fail(row, "data at " + std::to_string(row.offset) + ", " + std::to_string(row.bytes) +
+                          " bytes a record, ends behind the file's " + std::to_string(size) + " bytes");
+        if (row.offset % kAlign || row.stride % kAlign)
+            fail(row, "data at " + std::to_string(row.offset) + " is not on a 64-byte boundary");
+    }
+
+    const TensorRow &take(const std::string &name, const std::vector<int64_t> &shape) {
+        auto it = rows_.find(name);
+        if (it == rows_.end())
+            throw FormatError(out_.files.empty() ? "table" : out_.files[0].path(), name, "is missing");
+        used_.emplace(name, true);
+        if (it->second->shape != shape)
+            fail(*it->second, "has shape " + text(it->second->shape) + ", the spec says " + text(shape));
+        return *it->second;
+    }
+
+    Scheme scheme_of(const TensorRow &row, int64_t k) const {
+        const bool quantised = row.scheme == "int8" || row.scheme == "int4";
+        if (!quantised && row.scheme != "f32" && row.scheme != "bf16")
+            fail(row, "scheme \"" + row.scheme + "\" is not known");
+        if (!quantised)
+            return row.scheme == "f32" ? Scheme::f32 : Scheme::bf16;
+        if (row.group != 32 && row.group != 64 && row.group != 128)
+            fail(row, "group " + std::to_string(row.group) + " is not 32, 64 or 128");
+        if (k % row.group)
+            fail(row, "group " + std::to_string(row.group) + " does not divide its " + std::to_string(k) + " columns");
+        return row.scheme == "int8" ? Scheme::int8 : Scheme::int4;
+    }
+
+    Matrix view(const TensorRow &row, int64_t n, int64_t k) const {
+        const Scheme scheme = scheme_of(row, k);
+        const int64_t expected = stored_bytes(scheme, n, k, row.group);
+        if (row.bytes != expected && row.bytes != round_up(expected, kAlign))
+            fail(row, std::to_string(row.bytes) + " bytes, " + row.scheme + " " + text(row.shape) + " takes " +
+                          std::to_string(expected));
+        const bool quantised = scheme == Scheme::int8 || scheme == Scheme::int4;
+        return Matrix{out_.files[size_t(row.file)].data() + row.offset, scheme, int(n), int(k),
+                      quantised ? int(row.group) : 0};
+    }
+
+    Matrix matrix(const std::string &name, int64_t n, int64_t k) { return view(take(name, {n, k}), n, k); }
+
+    // Matrices that every recipe keeps in float.
+    Matrix float_matrix(const std::string &name, int64_t n, int64_t k) {
+        const TensorRow &row = take(name, {n, k});
+        require_f32(row);
+        return view(row, n, k);
+    }
+
+    ExpertPart expert_part(const std::string &name, int64_t n, int64_t k) {
+        const TensorRow &row = take(name, {s_.num_experts, n, k});
+        if (row.stride == 0)
+            fail(row, "an expert part needs a record stride");
+        return {view(row, n, k), row.stride};
+    }
+
+    void require_f32(const TensorRow &row) const {
+        if (row.scheme != "f32")
+            fail(row, "scheme \"" + row.scheme + "\", must be f32");
+    }
+
+    // Small tensors that enter the arithmetic one by one: a NaN in them would spoil every row.
+    const float *values(const std::string &name, const std::vector<int64_t> &shape) {
+        const TensorRow &row = take(name, shape);
+        require_f32(row);
+        const int64_t columns = shape.size() > 1 ? shape[1] : 1;
+        const float *v = static_cast<const float *>(view(row, shape[0], columns).data);
+        for (int64_t i = 0; i < shape[0] * columns; i++)
+            if (!std::isfinite(v[i]))
+                fail(row, "value " + std::to_string(i) + " is not finite");
+        return v;
+    }
+
+    LayerWeights layer(LayerKind kind, const std::string &prefix) {
+        LayerWeights w{};
+        w.kind = kind;
+        w.norm1 = values(prefix + "norm1", {s_.hidden_size});
+        w.norm2 = values(prefix + "norm2", {s_.hidden_size});
+        if (kind == LayerKind::attention)
+            w.attn = attention(prefix + "attn.");
+        else
+            w.delta = deltanet(prefix + "delta.");
+        w.moe = feed_forward(prefix);
+        return w;
+    }
+
+    AttentionWeights attention(const std::string &prefix) {
+        AttentionWeights w{};
+        w.in = matrix(prefix + "in", s_.attn_in_rows(), s_.hidden_size);
+        w.out = matrix(prefix + "out", s_.hidden_size, s_.q_width());
+        w.q_norm = values(prefix + "q_norm", {s_.head_dim});
+        w.k_norm = values(prefix + "k_norm", {s_.head_dim});
+        return w;
+    }
+
+    DeltaWeights deltanet(const std::string &prefix) {
+        const int64_t channels = s_.conv_channels(), heads = s_.delta_v_heads;
+        DeltaWeights w{};
+        w.in = matrix(prefix + "in", s_.delta_in_rows(), s_.hidden_size);
+        w.ba = float_matrix(prefix + "ba", 2 * heads, s_.hidden_size);
+        w.out = matrix(prefix + "out", s_.hidden_size, s_.value_width());
+        w.conv = values(prefix + "conv", {channels, s_.conv_taps});
+        w.conv_right = values(prefix + "conv_right", {channels, s_.conv_taps - 1});
+        w.A_log = values(prefix + "A_log", {heads});
+        w.dt_bias = values(prefix + "dt_bias", {heads});
+        w.norm = values(prefix + "norm", {s_.delta_v_dim});
+        w.logit_scale = values(prefix + "logit_scale", {heads});
+        w.history_bias = values(prefix + "history_bias", {heads});
+        w.history_c = values(prefix + "history_c", {heads});
+        return w;
+    }
+
+    MoeWeights feed_forward(const std::string &prefix) {
+        const int64_t hidden = s_.hidden_size, inner = s_.expert_intermediate, shared = s_.shared_intermediate;
+        MoeWeights w{};
+        w.router = float_matrix(prefix + "router", s_.num_experts, hidden);
+        w.gate = expert_part(prefix + "experts.gate", inner, hidden);
+        w.up = expert_part(prefix + "experts.up", inner, hidden);
+        w.down = expert_part(prefix + "experts.down", hidden, inner);
+        if (shared) {
+            w.shared_gate_up = matrix(prefix + "shared.gate_up", 2 * shared, hidden);
+            w.shared_down = matrix(prefix + "shared.down", hidden, shared);
+            w.shared_gate = float_matrix(prefix + "shared_gate", 1, hidden);
+        }
+        return w;
+    }
+
+    const Spec &s_;
+    Weights out_;
+    std::map<std::string, const TensorRow *> rows_;
+    std::map<std::string, bool> used_;
+};
+
+} // namespace
+
+int64_t matrix_bytes(const Matrix &w) { return stored_bytes(w.scheme, w.n, w.k, w.group); }
+
+Weights load_weights(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table) {
+    return Loader(spec, files, table).load();
+}
+
+} // namespace clover

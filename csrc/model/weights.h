@@ -1,0 +1,84 @@
+// Named views into the mapped files. Nothing is copied; every shape, offset and size is re-checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file_map.h"
+#include "kernels/kernels.h"
+#include "model/spec.h"
+
+namespace clover {
+
+// One row of the table that the caller hands over.
+struct TensorRow {
+    std::string name, scheme;
+    std::vector<int64_t> shape; // [n], [n, k], or [E, n, k] for a part of the expert records
+    int64_t group = 0;          // columns that share a scale; 0 for f32/bf16
+    int64_t file = 0;           // index into the list of files
+    int64_t offset = 0;         // of the data, or of the part in the first record
+    int64_t bytes = 0;          // of the data, or of the part in one record
+    int64_t stride = 0;         // from record to record; 0 when there are none
+};
+
+// The same part of every expert's record.
+struct ExpertPart {
+    Matrix first;
+    int64_t stride;
+
+    Matrix at(int expert) const {
+        Matrix w = first;
+        w.data = static_cast<const uint8_t *>(first.data) + expert * stride;
+        return w;
+    }
+};
+
+struct AttentionWeights {
+    Matrix in;                    // [(gate ? 2 : 1) nh*hd + 2 nkv*hd, H]: q, gate, k, v
+    Matrix out;                   // [H, nh*hd]
+    const float *q_norm, *k_norm; // [hd]
+};
+
+struct DeltaWeights {
+    Matrix in;                                           // [C + Hv*dv, H]: q, k, v, z
+    Matrix ba;                                           // [2 Hv, H]: b, a
+    Matrix out;                                          // [H, Hv*dv]
+    const float *conv, *conv_right;                      // [C, taps], [C, taps - 1]
+    const float *A_log, *dt_bias;                        // [Hv]
+    const float *norm;                                   // [dv]
+    const float *logit_scale, *history_bias, *history_c; // [Hv]
+};
+
+struct MoeWeights {
+    Matrix router;                      // [E, H]
+    ExpertPart gate, up, down;          // [I, H], [I, H], [H, I]
+    Matrix shared_gate_up, shared_down; // [2 Is, H], [H, Is]
+    Matrix shared_gate;                 // [1, H]
+};
+
+struct LayerWeights {
+    LayerKind kind;
+    const float *norm1, *norm2; // [H]
+    AttentionWeights attn;      // filled where kind is attention
+    DeltaWeights delta;         // filled where kind is deltanet
+    MoeWeights moe;
+};
+
+struct Weights {
+    std::vector<FileMap> files;
+    Matrix embed, head; // [V, H]; the same matrix when tied
+    const float *final_norm;
+    std::vector<LayerWeights> layers;
+    int64_t bytes = 0; // of all tensors in the table
+};
+
+// Stored size of a matrix: what a product with it reads.
+int64_t matrix_bytes(const Matrix &);
+
+// Throws FormatError naming the file and the tensor: missing, surplus or repeated tensors, a shape, scheme
+// or group that the spec does not allow, data outside the file or off a 64-byte boundary, a value that is
+// not finite in a vector.
+Weights load_weights(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table);
+
+} // namespace clover

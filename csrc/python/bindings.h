@@ -1,0 +1,27 @@
+// The parts of the Python module `clover_edge._core`.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+#include "decode/generate.h"
+#include "model/weights.h"
+
+namespace clover {
+
+void register_errors(pybind11::module_ &);
+void register_model(pybind11::module_ &);    // Model and State
+void register_decoding(pybind11::module_ &); // the submodule `decoding`
+
+// From Python objects. Each throws FormatError or ArgumentError naming the field that does not fit.
+Spec spec_from(const pybind11::dict &);
+std::vector<TensorRow> table_from(const pybind11::list &);
+DecodeOptions options_from(const pybind11::dict &);
+Logits logits_from(const std::string &);
+
+pybind11::dict to_python(const Event &);
+pybind11::dict to_python(const DecodeResult &);
+
+} // namespace clover

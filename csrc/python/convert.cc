@@ -1,0 +1,326 @@
+// Python dictionaries to plain structs and back. Every field is checked by name.
+#include <pybind11/stl.h>
+
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "python/bindings.h"
+
+namespace py = pybind11;
+
+namespace clover {
+namespace {
+
+std::string type_name(const py::handle &value) { return py::str(py::type::of(value).attr("__name__")); }
+
+// Reads one dictionary. `fail` says how a bad field is reported.
+class Fields {
+  public:
+    using Fail = std::function<void(const std::string &field, const std::string &reason)>;
+
+    Fields(const py::dict &dict, Fail fail) : fail_(std::move(fail)) {
+        for (auto item : dict) {
+            if (!py::isinstance<py::str>(item.first))
+                bad("a key", "is no string");
+            values_[py::cast<std::string>(item.first)] = py::reinterpret_borrow<py::object>(item.second);
+        }
+    }
+
+    template <class T> void required(const char *name, T &out) {
+        if (!optional(name, out))
+            bad(name, "is missing");
+    }
+
+    // False, and `out` left alone, where the field is missing.
+    template <class T> bool optional(const char *name, T &out) {
+        auto it = values_.find(name);
+        if (it == values_.end())
+            return false;
+        read(name, it->second, out);
+        values_.erase(it);
+        return true;
+    }
+
+    // A field nobody read would change the result without a word.
+    void done() {
+        if (!values_.empty())
+            bad(values_.begin()->first, "is not known");
+    }
+
+    [[noreturn]] void bad(const std::string &field, const std::string &reason) const {
+        fail_(field, reason);
+        throw std::logic_error("Fail must throw");
+    }
+
+  private:
+    void read(const char *name, const py::object &value, int64_t &out) const {
+        if (py::isinstance<py::bool_>(value) || !PyIndex_Check(value.ptr()))
+            bad(name, "is no integer but " + type_name(value));
+        const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+        int overflow = 0;
+        out = index ? PyLong_AsLongLongAndOverflow(index.ptr(), &overflow) : 0;
+        if (!index)
+            throw py::error_already_set();
+        if (overflow)
+            bad(name, "is too large");
+    }
+
+    void read(const char *name, const py::object &value, int &out) const {
+        int64_t wide = 0;
+        read(name, value, wide);
+        if (wide < std::numeric_limits<int>::min() || wide > std::numeric_limits<int>::max())
+            bad(name, std::to_string(wide) + " is too large");
+        out = int(wide);
+    }
+
+    void read(const char *name, const py::object &value, uint64_t &out) const {
+        int64_t wide = 0;
+        read(name, value, wide);
+        out = uint64_t(wide);
+    }
+
+    void read(const char *name, const py::object &value, double &out) const {
+        if (py::isinstance<py::bool_>(value) || !PyNumber_Check(value.ptr()))
+            bad(name, "is no number but " + type_name(value));
+        out = PyFloat_AsDouble(value.ptr());
+        if (out == -1 && PyErr_Occurred())
+            throw py::error_already_set();
+    }
+
+    void read(const char *name, const py::object &value, float &out) const {
+        double wide = 0;
+        read(name, value, wide);
+        out = float(wide);
+    }
+
+    void read(const char *name, const py::object &value, bool &out) const {
+        if (!py::isinstance<py::bool_>(value))
+            bad(name, "is no bool but " + type_name(value));
+        out = value.cast<bool>();
+    }
+
+    void read(const char *name, const py::object &value, std::string &out) const {
+        if (!py::isinstance<py::str>(value))
+            bad(name, "is no string but " + type_name(value));
+        out = value.cast<std::string>();
+    }
+
+    template <class T> void read(const char *name, const py::object &value, std::vector<T> &out) const {
+        if (py::isinstance<py::str>(value) || !py::isinstance<py::iterable>(value))
+            bad(name, "is no list but " + type_name(value));
+        out.clear();
+        for (py::handle item : value) {
+            T element{};
+            read(name, py::reinterpret_borrow<py::object>(item), element);
+            out.push_back(element);
+        }
+    }
+
+    std::map<std::string, py::object> values_;
+    Fail fail_;
+};
+
+void spec_failure(const std::string &field, const std::string &reason) { throw FormatError("spec", field, reason); }
+
+void option_failure(const std::string &field, const std::string &reason) {
+    throw ArgumentError("option \"" + field + "\" " + reason);
+}
+
+void read_layers(Fields &f, Spec &s) {
+    std::vector<std::string> kinds;
+    int layers = 0;
+    f.required("num_layers", layers);
+    f.required("layer_types", kinds);
+    if (kinds.size() != size_t(layers))
+        f.bad("layer_types",
+              "has " + std::to_string(kinds.size()) + " entries for " + std::to_string(layers) + " layers");
+    for (const std::string &kind : kinds) {
+        if (kind != "deltanet" && kind != "attention")
+            throw UnsupportedModel("spec: layer type \"" + kind + "\" is not supported (deltanet and attention are)");
+        s.layers.push_back(kind == "deltanet" ? LayerKind::deltanet : LayerKind::attention);
+    }
+}
+
+// A layer kind that the model does not have needs no fields.
+void read_mixers(Fields &f, Spec &s) {
+    const auto read = [&f](LayerKind kind, const Spec &s, const char *name, auto &out) {
+        s.has(kind) ? f.required(name, out) : void(f.optional(name, out));
+    };
+    for (auto [name, out] : {std::pair<const char *, int *>{"num_heads", &s.num_heads},
+                             {"num_kv_heads", &s.num_kv_heads},
+                             {"head_dim", &s.head_dim},
+                             {"rotary_dim", &s.rotary_dim}})
+        read(LayerKind::attention, s, name, *out);
+    read(LayerKind::attention, s, "rope_theta", s.rope_theta);
+    read(LayerKind::attention, s, "attn_scale", s.attn_scale);
+    f.optional("attn_output_gate", s.attn_output_gate);
+    for (auto [name, out] : {std::pair<const char *, int *>{"delta_k_heads", &s.delta_k_heads},
+                             {"delta_v_heads", &s.delta_v_heads},
+                             {"delta_k_dim", &s.delta_k_dim},
+                             {"delta_v_dim", &s.delta_v_dim},
+                             {"conv_taps", &s.conv_taps}})
+        read(LayerKind::deltanet, s, name, *out);
+}
+
+void read_choices(Fields &f, Spec &s) {
+    f.optional("router", s.router);
+    f.optional("norm_topk", s.norm_topk);
+    f.optional("coreset_size", s.coreset_size);
+    f.optional("history_q_scale", s.history_q_scale);
+    f.optional("preview_value_beta", s.preview_value_beta);
+    f.optional("preview_decay", s.preview_decay);
+    f.optional("history_ref_rows", s.history_ref_rows);
+    f.optional("mask", s.mask);
+    f.optional("block_origin", s.block_origin);
+    f.optional("logit_shift", s.logit_shift);
+}
+
+const char *name_of(Finish finish) {
+    switch (finish) {
+    case Finish::stop:
+        return "stop";
+    case Finish::length:
+        return "length";
+    case Finish::cancelled:
+        return "cancelled";
+    case Finish::none:
+        break;
+    }
+    return nullptr;
+}
+
+} // namespace
+
+Spec spec_from(const py::dict &dict) {
+    Fields f(dict, spec_failure);
+    Spec s;
+    f.required("vocab_size", s.vocab_size);
+    f.required("valid_vocab", s.valid_vocab);
+    f.required("hidden_size", s.hidden_size);
+    f.required("rms_eps", s.rms_eps);
+    f.required("norm_offset", s.norm_offset);
+    read_layers(f, s);
+    read_mixers(f, s);
+    f.required("num_experts", s.num_experts);
+    f.required("top_k", s.top_k);
+    f.required("expert_intermediate", s.expert_intermediate);
+    f.required("shared_intermediate", s.shared_intermediate);
+    f.required("tie_embeddings", s.tie_embeddings);
+    f.required("max_positions", s.max_positions);
+    f.required("mask_token_id", s.mask_token_id);
+    f.required("block_size", s.block_size);
+    read_choices(f, s);
+    f.done();
+    return s;
+}
+
+std::vector<TensorRow> table_from(const py::list &list) {
+    std::vector<TensorRow> table;
+    for (py::handle item : list) {
+        TensorRow row;
+        const auto fail = [&row](const std::string &field, const std::string &reason) {
+            throw FormatError("table", row.name.empty() ? "a row" : row.name, "\"" + field + "\" " + reason);
+        };
+        if (!py::isinstance<py::dict>(item))
+            fail("row", "is no dictionary but " + type_name(item));
+        Fields f(py::reinterpret_borrow<py::dict>(item), fail);
+        f.required("name", row.name);
+        f.required("scheme", row.scheme);
+        f.required("shape", row.shape);
+        f.required("file", row.file);
+        f.required("offset", row.offset);
+        f.required("bytes", row.bytes);
+        f.optional("group", row.group);
+        f.optional("stride", row.stride);
+        f.done();
+        table.push_back(row);
+    }
+    return table;
+}
+
+DecodeOptions options_from(const py::dict &dict) {
+    Fields f(dict, option_failure);
+    DecodeOptions o;
+    std::string mode = "diffusion";
+    f.optional("mode", mode);
+    if (mode != "diffusion" && mode != "ar")
+        f.bad("mode", "\"" + mode + "\" is neither \"diffusion\" nor \"ar\"");
+    o.mode = mode == "ar" ? DecodeMode::autoregressive : DecodeMode::diffusion;
+    f.optional("max_new_tokens", o.max_new_tokens);
+    if (f.optional("block_length", o.block_length) && o.block_length < 1)
+        f.bad("block_length", std::to_string(o.block_length) + " is below 1");
+    f.optional("threshold", o.policy.threshold);
+    f.optional("steps", o.policy.steps);
+    f.optional("temperature", o.sampling.temperature);
+    f.optional("top_k", o.sampling.top_k);
+    f.optional("top_p", o.sampling.top_p);
+    f.optional("seed", o.sampling.seed);
+    f.optional("presence_penalty", o.sampling.presence_penalty);
+    f.optional("frequency_penalty", o.sampling.frequency_penalty);
+    f.optional("repetition_penalty", o.sampling.repetition_penalty);
+    f.optional("stop_ids", o.stop_ids);
+    if (f.optional("coreset", o.coreset) && o.coreset < 0)
+        f.bad("coreset", std::to_string(o.coreset) + " is negative");
+    f.optional("commit_last", o.commit_last);
+    f.done();
+    return o;
+}
+
+Logits logits_from(const std::string &name) {
+    if (name == "last")
+        return Logits::last;
+    if (name == "all")
+        return Logits::all;
+    if (name != "none")
+        throw ArgumentError("logits \"" + name + "\" is none of \"last\", \"all\", \"none\"");
+    return Logits::none;
+}
+
+py::dict to_python(const Event &e) {
+    py::dict d;
+    switch (e.type) {
+    case Event::Type::prefill:
+        d["type"] = "prefill";
+        d["tokens"] = e.tokens;
+        return d;
+    case Event::Type::step:
+        d["type"] = "step";
+        d["block"] = e.block;
+        d["step"] = e.step;
+        d["ids"] = e.ids;
+        d["draft"] = e.draft;
+        d["accepted"] = std::vector<bool>(e.accepted.begin(), e.accepted.end());
+        return d;
+    case Event::Type::block:
+        d["type"] = "block";
+        d["block"] = e.block;
+        d["ids"] = e.ids;
+        d["finish"] = name_of(e.finish);
+    }
+    return d;
+}
+
+py::dict to_python(const DecodeResult &r) {
+    const DecodeCounters &c = r.counters;
+    py::dict counters;
+    counters["blocks"] = c.blocks;
+    counters["denoise_steps"] = c.denoise_steps;
+    counters["commits"] = c.commits;
+    counters["forward_passes"] = c.denoise_steps + c.commits;
+    counters["prefill_passes"] = c.prefill_passes;
+    counters["rows"] = c.work.rows;
+    counters["experts_touched"] = c.work.experts_touched;
+    counters["bytes_read"] = c.work.bytes_read;
+    counters["prefill_seconds"] = c.prefill_seconds;
+    counters["first_block_seconds"] = c.first_block_seconds;
+    counters["decode_seconds"] = c.decode_seconds;
+    py::dict d;
+    d["ids"] = r.ids;
+    d["finish_reason"] = name_of(r.finish);
+    d["stop_id"] = r.stop_id < 0 ? py::object(py::none()) : py::object(py::int_(r.stop_id));
+    d["counters"] = counters;
+    return d;
+}
+
+} // namespace clover

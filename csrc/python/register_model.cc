@@ -1,0 +1,285 @@
+// The classes Model and State. All compute runs without the interpreter's lock.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "model/head.h"
+#include "python/bindings.h"
+
+namespace py = pybind11;
+
+namespace clover {
+namespace {
+
+using Floats = py::array_t<float>;
+
+// A model and the lock that lets one call at a time use it. States keep it alive.
+struct Engine {
+    Engine(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
+           const ModelOptions &options)
+        : model(spec, files, table, options) {}
+
+    Model model;
+    std::mutex mutex;
+    std::atomic<std::thread::id> user{};
+};
+
+struct Sequence {
+    std::shared_ptr<Engine> engine;
+    State state;
+};
+
+// The right to use the engine, and no interpreter lock while it lasts.
+class Lease {
+  public:
+    explicit Lease(Engine &engine) : engine_(check(engine)), lock_(engine.mutex) {
+        engine_.user = std::this_thread::get_id();
+    }
+    ~Lease() { engine_.user = std::thread::id(); }
+    Lease(const Lease &) = delete;
+    Lease &operator=(const Lease &) = delete;
+
+  private:
+    static Engine &check(Engine &engine) {
+        if (engine.user.load() == std::this_thread::get_id())
+            throw ArgumentError("the model is in use by the call that runs this callback");
+        return engine;
+    }
+
+    Engine &engine_;
+    py::gil_scoped_release released_; // before the lock: its holder may be waiting for the interpreter
+    std::unique_lock<std::mutex> lock_;
+};
+
+void check_signals() {
+    const py::gil_scoped_acquire held;
+    if (PyErr_CheckSignals() != 0)
+        throw py::error_already_set();
+}
+
+std::vector<int> ids_from(const py::object &value) {
+    const py::array any = py::array::ensure(value);
+    if (!any)
+        throw py::error_already_set();
+    if (any.size() == 0)
+        return {};
+    if (any.ndim() != 1 || (any.dtype().kind() != 'i' && any.dtype().kind() != 'u'))
+        throw ArgumentError("token ids must be a list of integers");
+    const auto wide = py::array_t<int64_t, py::array::c_style | py::array::forcecast>(any);
+    std::vector<int> ids;
+    for (py::ssize_t i = 0; i < wide.size(); i++) {
+        const int64_t id = wide.data()[i];
+        if (id != int(id))
+            throw ArgumentError("token " + std::to_string(i) + " (id " + std::to_string(id) + ") is no token id");
+        ids.push_back(int(id));
+    }
+    return ids;
+}
+
+void check_owner(const Engine &engine, const Sequence &sequence) {
+    if (sequence.engine.get() != &engine)
+        throw ArgumentError("the state belongs to another model");
+}
+
+std::shared_ptr<Engine> make_engine(const py::dict &spec, const std::vector<std::string> &files,
+                                    const py::list &tensors, int threads, const std::optional<std::string> &isa,
+                                    const std::string &delta_form) {
+    if (threads < 0 || threads > 1024)
+        throw ArgumentError("threads " + std::to_string(threads) + " is outside [0, 1024]");
+    if (delta_form != "sequential" && delta_form != "closed")
+        throw ArgumentError("delta_form \"" + delta_form + "\" is neither \"sequential\" nor \"closed\"");
+    const Spec plain_spec = spec_from(spec);
+    const std::vector<TensorRow> table = table_from(tensors);
+    const ModelOptions options{threads, isa.value_or(""), delta_form == "closed"};
+    const py::gil_scoped_release released;
+    return std::make_shared<Engine>(plain_spec, files, table, options);
+}
+
+Sequence new_state(const std::shared_ptr<Engine> &engine, int64_t max_tokens) {
+    const Lease lease(*engine);
+    return {engine, engine->model.new_state(max_tokens)};
+}
+
+py::object commit(Engine &engine, Sequence &sequence, const py::object &ids, const std::string &logits, bool rollback) {
+    check_owner(engine, sequence);
+    const std::vector<int> tokens = ids_from(ids);
+    const Logits want = logits_from(logits);
+    const py::ssize_t rows = want == Logits::all ? py::ssize_t(tokens.size()) : want == Logits::last;
+    Floats out({rows, py::ssize_t(engine.model.spec.vocab_size)});
+    float *data = out.mutable_data();
+    {
+        const Lease lease(engine);
+        engine.model.commit(sequence.state, tokens, want, rollback, data, check_signals);
+    }
+    return want == Logits::none ? py::object(py::none()) : py::object(out);
+}
+
+Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
+               std::optional<int> width, std::optional<int> coreset) {
+    check_owner(engine, sequence);
+    const std::vector<int> block = ids_from(ids);
+    std::vector<int> which = rows.value_or(std::vector<int>());
+    for (int i = 0; !rows && i < int(block.size()); i++)
+        which.push_back(i);
+    for (int row : which)
+        if (row < 0 || row >= int(block.size()))
+            throw ArgumentError("row " + std::to_string(row) + " is outside the block");
+    if (which.size() > block.size())
+        throw ArgumentError("more rows asked for than the block has");
+    if (width && *width < 1)
+        throw ArgumentError("width " + std::to_string(*width) + " is below 1");
+    Model &model = engine.model;
+    Floats out({py::ssize_t(which.size()), py::ssize_t(model.spec.vocab_size)});
+    float *data = out.mutable_data();
+    const Lease lease(engine);
+    model.preview(sequence.state, block, {coreset.value_or(model.spec.coreset_size), width.value_or(0)});
+    if (!which.empty())
+        head_logits(model, model.scratch.h.data(), which, data);
+    return out;
+}
+
+py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py::dict &options,
+             const py::object &callback) {
+    check_owner(engine, sequence);
+    const std::vector<int> prompt = ids_from(ids);
+    const DecodeOptions plain = options_from(options);
+    Listener listener;
+    if (!callback.is_none())
+        listener = [&callback](const Event &event) {
+            const py::gil_scoped_acquire held;
+            const py::object answer = callback(to_python(event));
+            return answer.is_none() || answer.cast<bool>();
+        };
+    DecodeResult result;
+    {
+        const Lease lease(engine);
+        result = generate(engine.model, sequence.state, prompt, plain, listener, check_signals);
+    }
+    return to_python(result);
+}
+
+Sequence snapshot(const Sequence &sequence) {
+    const Lease lease(*sequence.engine);
+    return {sequence.engine, sequence.state.snapshot()};
+}
+
+void restore(Sequence &sequence, const Sequence &from) {
+    check_owner(*sequence.engine, from);
+    const Lease lease(*sequence.engine);
+    sequence.state.restore(from.state);
+}
+
+void truncate(Sequence &sequence, int64_t position) {
+    const Lease lease(*sequence.engine);
+    sequence.engine->model.truncate(sequence.state, position);
+}
+
+Floats copy(const Buffer<float> &from, std::vector<py::ssize_t> shape) {
+    Floats out(std::move(shape));
+    std::copy_n(from.data(), out.size(), out.mutable_data());
+    return out;
+}
+
+py::dict arrays(const Sequence &sequence) {
+    Model &model = sequence.engine->model;
+    const State &state = sequence.state;
+    const Spec &s = model.spec;
+    Floats logits(s.vocab_size);
+    float *data = logits.mutable_data();
+    py::dict out;
+    if (state.position > 0) {
+        const Lease lease(*sequence.engine);
+        model.last_logits(state, data);
+    }
+    for (size_t i = 0; i < s.layers.size(); i++) {
+        const std::string prefix = "layers." + std::to_string(i) + ".";
+        if (s.layers[i] == LayerKind::attention) {
+            const std::vector<py::ssize_t> shape = {py::ssize_t(state.position), s.num_kv_heads, s.head_dim};
+            out[py::str(prefix + "k")] = copy(state.kv[i].k, shape);
+            out[py::str(prefix + "v")] = copy(state.kv[i].v, shape);
+        } else {
+            out[py::str(prefix + "S")] = copy(state.delta[i].S, {s.delta_v_heads, s.delta_k_dim, s.delta_v_dim});
+            out[py::str(prefix + "ring")] = copy(state.delta[i].ring, {s.conv_taps - 1, s.conv_channels()});
+        }
+    }
+    if (state.position > 0)
+        out["logits"] = logits;
+    return out;
+}
+
+constexpr const char *kModelDoc =
+    "A model mapped from packed files. One call at a time uses it: calls from other threads wait, a call from within\n"
+    "a callback raises ArgumentError.\n\n"
+    "spec: flat dict of the format's fields. files: paths. tensors: rows of name, scheme, shape, group, file, offset,\n"
+    "bytes, stride. threads: 0 for as many as the machine lends. isa: a name from available_isas(), or None for the\n"
+    "best. delta_form: \"sequential\" or \"closed\", how commits of two rows and more compute DeltaNet.\n"
+    "Raises ModelFormatError, UnsupportedModelError, UnsupportedDeviceError, ArgumentError.";
+
+constexpr const char *kCommitDoc =
+    "Appends ids to the state in causal mode. Returns float32 logits [1, vocab_size] (\"last\"), [n, vocab_size]\n"
+    "(\"all\") or None (\"none\"); padding and mask ids are not removed. rollback: keep what truncate() needs to "
+    "return to\n"
+    "any of these rows (at most 128). Raises ArgumentError, ContextLengthError, OutOfMemoryError.";
+
+constexpr const char *kPreviewDoc =
+    "One denoising pass over a block behind the state, which stays as it is. Returns float32 logits [len(rows),\n"
+    "vocab_size] of the chosen rows (None: all), padding and mask ids included. width: rows that the history's logit\n"
+    "counts (None: the block's own). coreset: experts that the block may use (None: the spec's number, 0: all).";
+
+constexpr const char *kGenerateDoc =
+    "Commits ids and generates. options: mode, max_new_tokens, block_length, threshold, steps, temperature, top_k, "
+    "top_p,\n"
+    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
+    "gets\n"
+    "prefill, step and block events; False cancels. Returns ids, finish_reason, stop_id and counters.";
+
+constexpr const char *kTruncateDoc =
+    "Returns to position 0, or to any row of the last commit made with rollback=True; the state is then the one that\n"
+    "committing only the rows before it leaves (in the sequential form bit for bit). Raises ArgumentError.";
+
+void register_state(py::module_ &m) {
+    py::class_<Sequence>(m, "State", "What one sequence carries. Made by Model.new_state().")
+        .def_property_readonly(
+            "position", [](const Sequence &s) { return s.state.position; }, "Committed tokens.")
+        .def_property_readonly(
+            "capacity", [](const Sequence &s) { return s.state.capacity; }, "Most tokens that may be committed.")
+        .def_property_readonly(
+            "nbytes", [](const Sequence &s) { return s.state.bytes(); }, "Bytes held now.")
+        .def("snapshot", &snapshot, "An independent copy. Raises OutOfMemoryError.")
+        .def("restore", &restore, py::arg("state"),
+             "Becomes a copy of another state of the same model. Raises ArgumentError, ContextLengthError.")
+        .def("truncate", &truncate, py::arg("position"), kTruncateDoc)
+        .def(
+            "arrays", &arrays,
+            "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd]; logits\n"
+            "[vocab_size] of the last committed row, absent at position 0.");
+}
+
+} // namespace
+
+void register_model(py::module_ &m) {
+    register_state(m);
+    py::class_<Engine, std::shared_ptr<Engine>>(m, "Model", kModelDoc)
+        .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
+             py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential")
+        .def_property_readonly(
+            "isa", [](const Engine &e) { return e.model.kernels.isa; }, "Kernels in use.")
+        .def_property_readonly(
+            "threads", [](const Engine &e) { return e.model.pool.size(); }, "Threads in use.")
+        .def_property_readonly(
+            "weight_bytes", [](const Engine &e) { return e.model.weights.bytes; }, "Bytes of all tensors.")
+        .def("new_state", &new_state, py::arg("max_tokens"),
+             "An empty state for at most max_tokens tokens. Raises ContextLengthError, OutOfMemoryError.")
+        .def("commit", &commit, py::arg("state"), py::arg("ids"), py::kw_only(), py::arg("logits") = "last",
+             py::arg("rollback") = false, kCommitDoc)
+        .def("preview", &preview, py::arg("state"), py::arg("ids"), py::arg("rows") = py::none(),
+             py::arg("width") = py::none(), py::kw_only(), py::arg("coreset") = py::none(), kPreviewDoc)
+        .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
+             py::arg("callback") = py::none(), kGenerateDoc);
+}
+
+} // namespace clover

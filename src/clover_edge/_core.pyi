@@ -1,0 +1,79 @@
+"""The compiled core. Its docstrings are in the module itself: help(clover_edge._core.Model)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, Literal, final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ids = Sequence[int] | NDArray[np.integer[Any]]
+
+kernels: ModuleType  # every kernel for a named instruction set, for tests and benchmarks
+decoding: ModuleType  # how tokens are chosen, for tests
+
+def available_isas() -> list[str]: ...
+def default_threads(root: str = "") -> int: ...
+
+@final
+class State:
+    @property
+    def position(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def snapshot(self) -> State: ...
+    def restore(self, state: State) -> None: ...
+    def truncate(self, position: int) -> None: ...
+    def arrays(self) -> dict[str, Floats]: ...
+
+@final
+class Model:
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        files: Sequence[str],
+        tensors: Sequence[Mapping[str, Any]],
+        *,
+        threads: int = 0,
+        isa: str | None = None,
+        delta_form: Literal["sequential", "closed"] = "sequential",
+    ) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    def new_state(self, max_tokens: int) -> State: ...
+    @overload
+    def commit(
+        self,
+        state: State,
+        ids: Ids,
+        *,
+        logits: Literal["last", "all"] = "last",
+        rollback: bool = False,
+    ) -> Floats: ...
+    @overload
+    def commit(
+        self, state: State, ids: Ids, *, logits: Literal["none"], rollback: bool = False
+    ) -> None: ...
+    def preview(
+        self,
+        state: State,
+        ids: Ids,
+        rows: Sequence[int] | None = None,
+        width: int | None = None,
+        *,
+        coreset: int | None = None,
+    ) -> Floats: ...
+    def generate(
+        self,
+        state: State,
+        ids: Ids,
+        options: Mapping[str, Any] = ...,
+        callback: Callable[[dict[str, Any]], bool | None] | None = None,
+    ) -> dict[str, Any]: ...

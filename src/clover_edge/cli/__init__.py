@@ -1,0 +1,1 @@
+"""The `clover-edge` command."""

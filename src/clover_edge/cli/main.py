@@ -1,0 +1,64 @@
+"""clover-edge: run quantised block-diffusion language models on this machine.
+
+stdout is data, stderr is progress. Exit codes: 0 done, 1 failed, 2 wrong usage or argument,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from ..errors import ArgumentError, CloverError, ContextLengthError
+from . import demo, devices, inspect, run
+
+_COMMANDS = (demo, run, inspect, devices)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="clover-edge",
+        description="Run quantised block-diffusion language models on this machine.",
+        epilog="clover-export makes the packed folder that MODEL names.",
+    )
+    top.add_argument("--version", action="version", version=f"clover-edge {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in _COMMANDS:
+        command.add_parser(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    arguments = parser().parse_args(argv)
+    try:
+        code: int = arguments.handler(arguments)
+        sys.stdout.flush()  # a full disk or a closed pipe shows here, not at exit
+        return code
+    except (ArgumentError, ContextLengthError) as error:
+        return _fail(error, 2)
+    except CloverError as error:
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        print("\nclover-edge: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader has what it wanted (`| head`). Nothing may be written to the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(error, 1)
+
+
+def _fail(error: Exception, code: int) -> int:
+    line = " ".join(str(error).split())
+    print(f"clover-edge: error: {line}".encode(errors="replace").decode(), file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

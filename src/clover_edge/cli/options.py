@@ -1,0 +1,46 @@
+"""Options that commands share. Their names are the Python ones with dashes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..generation import MODES
+
+_OPTIONS: tuple[tuple[str, type, str], ...] = (
+    ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
+    ("block-length", int, "positions denoised together"),
+    ("threshold", float, "accept a position above this probability; 1.0: one token a forward"),
+    ("steps", int, "denoising steps a block may take; 0: as many as it needs"),
+    ("temperature", float, "0: greedy"),
+    ("top-k", int, "sample among the K likeliest tokens; 0: all"),
+    ("top-p", float, "sample among the likeliest tokens that sum to P"),
+    ("seed", int, "of the sampling"),
+    ("presence-penalty", float, "subtracted from tokens that the answer holds already"),
+    ("frequency-penalty", float, "subtracted once per occurrence in the answer"),
+    ("repetition-penalty", float, "divides the logits of tokens that the answer holds already"),
+    ("coreset-size", int, "experts that a block may use; 0: all"),
+)
+
+
+def add_generation_options(parser: argparse.ArgumentParser) -> None:
+    """The options of generate(); what is left out comes from the model's own defaults."""
+    group = parser.add_argument_group("generation (defaults: the model's own)")
+    for name, kind, text in _OPTIONS:
+        group.add_argument(f"--{name}", type=kind, help=text, metavar=name.split("-")[-1].upper())
+    group.add_argument("--stop", action="append", metavar="TEXT", help="end in front of TEXT")
+    group.add_argument("--mode", choices=MODES, help="ar: one token a forward, same weights")
+
+
+def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Those that were given, as keyword arguments."""
+    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + ["stop", "mode"]
+    given = {name: getattr(arguments, name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def add_runtime_options(parser: argparse.ArgumentParser) -> None:
+    """Threads and instruction set."""
+    group = parser.add_argument_group("runtime")
+    group.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
+    group.add_argument("--isa", metavar="NAME", help="force an instruction set (see: devices)")

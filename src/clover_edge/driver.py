@@ -1,0 +1,175 @@
+"""Runs the core's block loop and turns its events into text events, in this thread or another."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from .generation import (
+    Counters,
+    DoneEvent,
+    DraftEvent,
+    Event,
+    GenerationConfig,
+    GenerationResult,
+    TextEvent,
+)
+from .text import Detokenizer, TextCodec
+
+if TYPE_CHECKING:
+    from ._core import Model as CoreModel
+
+Emit = Callable[[Event], bool]  # False: cancel
+
+
+class _Assembler:
+    """The core's callback: one generation's events, in order."""
+
+    def __init__(
+        self, codec: TextCodec, config: GenerationConfig, mask: int, emit: Emit | None
+    ) -> None:
+        self._codec = codec
+        self._mask = mask
+        drafts = emit is not None and config.mode == "diffusion"
+        self._width = config.block_length if drafts else 0  # 0: no drafts
+        self._emit = emit or (lambda _: True)
+        self.detokenizer = Detokenizer(codec, config.stop)
+
+    def __call__(self, event: dict[str, Any]) -> bool:
+        kind = event["type"]
+        if kind == "step" and self._width:
+            return self._emit(self._draft(event))
+        if kind == "block":
+            text = self.detokenizer.push(event["ids"])
+            going = not text or self._emit(TextEvent(text))
+            if going and event["finish"] is None and self.detokenizer.stopped is None:
+                going = self.start(event["block"] + 1)
+            return going and self.detokenizer.stopped is None
+        return True
+
+    def start(self, block: int) -> bool:
+        """Announces a block in which nothing is drafted yet."""
+        if not self._width:
+            return True
+        ids = (self._mask,) * self._width
+        pieces = ("",) * self._width
+        return self._emit(DraftEvent(block, 0, ("masked",) * self._width, pieces, ids))
+
+    def _draft(self, event: dict[str, Any]) -> DraftEvent:
+        ids, states = [], []
+        for current, draft in zip(event["ids"], event["draft"], strict=True):
+            accepted = current != self._mask
+            ids.append(current if accepted else draft)
+            states.append("accepted" if accepted else "drafted")
+        pieces = tuple(map(self._codec.piece, ids))
+        return DraftEvent(event["block"], event["step"] + 1, tuple(states), pieces, tuple(ids))
+
+
+def run(
+    core: CoreModel,
+    codec: TextCodec,
+    prompt: list[int],
+    config: GenerationConfig,
+    *,
+    max_new_tokens: int,
+    capacity: int,
+    mask: int,
+    emit: Emit | None,
+) -> GenerationResult:
+    """One generation in this thread. `emit` sees every event but the last, DoneEvent."""
+    assembler = _Assembler(codec, config, mask, emit)
+    started = time.perf_counter()
+    state = core.new_state(capacity)
+    assembler.start(0)
+    raw = core.generate(state, prompt, config.core_options(max_new_tokens), assembler)
+    seconds = time.perf_counter() - started
+    detokenizer = assembler.detokenizer
+    rest = detokenizer.finish()
+    if rest and emit:
+        emit(TextEvent(rest))
+    stopped = detokenizer.stopped is not None
+    ids = detokenizer.ids if stopped else tuple(raw["ids"])
+    tokens = len(ids) + (not stopped and raw["finish_reason"] == "stop")
+    return GenerationResult(
+        text=detokenizer.text,
+        token_ids=ids,
+        finish_reason="stop" if stopped else raw["finish_reason"],
+        counters=_counters(raw["counters"], len(prompt), tokens, seconds),
+    )
+
+
+def run_in_thread(start: Callable[[Emit], GenerationResult]) -> Generator[Event, None, None]:
+    """The events of `start(emit)`, which runs in a thread of its own.
+
+    Closing or dropping the generator cancels the run at its next event and waits for it.
+    """
+    events: queue.Queue[Event | BaseException] = queue.Queue(maxsize=64)
+    cancelled = threading.Event()
+
+    def put(event: Event | BaseException) -> bool:
+        # An abandoned consumer must not hold the process at exit: hence the polling.
+        while not cancelled.is_set() and threading.main_thread().is_alive():
+            try:
+                events.put(event, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def work() -> None:
+        try:
+            put(DoneEvent(start(put)))
+        except BaseException as error:
+            put(error)
+
+    thread = threading.Thread(target=work, name="clover-edge")
+    thread.start()
+    try:
+        while True:
+            event = events.get()
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+            if isinstance(event, DoneEvent):
+                return
+    finally:
+        cancelled.set()
+        thread.join()
+
+
+def _counters(
+    counters: dict[str, Any], prompt_tokens: int, tokens: int, seconds: float
+) -> Counters:
+    forwards = counters["forward_passes"]
+    return Counters(
+        prompt_tokens=prompt_tokens,
+        tokens=tokens,
+        blocks=counters["blocks"],
+        denoise_steps=counters["denoise_steps"],
+        forward_passes=forwards,
+        rows=counters["rows"],
+        tokens_per_forward=tokens / forwards if forwards else 0.0,
+        experts_touched=counters["experts_touched"],
+        bytes_read=counters["bytes_read"],
+        time_to_first_block=counters["first_block_seconds"] or seconds,
+        prefill_tps=_rate(prompt_tokens, counters["prefill_seconds"]),
+        decode_tps=_rate(tokens, counters["decode_seconds"]),
+        peak_memory_bytes=_peak_memory(),
+    )
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0
+
+
+def _peak_memory() -> int:
+    try:
+        import resource
+    except ImportError:  # no such call on Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,252 @@
+"""What a generation is asked for, what it reports on the way, and what it returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypedDict, Union
+
+from .errors import ArgumentError, ModelFormatError
+
+DEFAULT_MAX_NEW_TOKENS = 256
+MODES = ("diffusion", "ar")
+
+
+class GenerationOptions(TypedDict, total=False):
+    """Keyword arguments of generate(), stream() and chat(); GenerationConfig explains each."""
+
+    max_new_tokens: int | None
+    block_length: int | None
+    threshold: float | None
+    steps: int | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    stop: str | Sequence[str] | None
+    presence_penalty: float | None
+    frequency_penalty: float | None
+    repetition_penalty: float | None
+    coreset_size: int | None
+    mode: str | None
+
+
+@dataclass(frozen=True)
+class GenerationConfig:
+    """The options of one generation, all checked.
+
+    `resolve` takes the checkpoint's own defaults first and the caller's arguments second.
+    """
+
+    max_new_tokens: int | None = None  # None: 256; a default is cut to the room there is
+    block_length: int = 32  # positions denoised together, at most the model's block_size
+    threshold: float = 0.9  # accept a position above this probability; 1.0: one a forward
+    steps: int = 0  # previews a block may take; 0: as many as it needs
+    temperature: float = 0.0  # 0: greedy
+    top_k: int = 0  # sample among the k likeliest; 0: all
+    top_p: float = 1.0  # sample among the likeliest that sum to p
+    seed: int = 0
+    stop: tuple[str, ...] = ()  # texts that end the generation and are not part of it
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    coreset_size: int | None = None  # experts a block may use; None: the model's; 0: all
+    mode: str = "diffusion"  # or "ar": one token a forward, from the same weights
+    stop_token_ids: tuple[int, ...] = ()
+
+    @classmethod
+    def resolve(
+        cls, path: str, spec: Mapping[str, Any], defaults: Mapping[str, Any], **options: Any
+    ) -> GenerationConfig:
+        """Raises ArgumentError naming the option and value, or ModelFormatError where the
+        model folder's own default is out of its domain."""
+        known = {field.name for field in fields(cls)} - {"stop_token_ids"}
+        unknown = sorted(set(options) - known)
+        if unknown:
+            raise ArgumentError(
+                f"{unknown[0]}: is no generation option (there are: {', '.join(sorted(known))})"
+            )
+        try:
+            values = _checked(
+                {"block_length": spec["block_size"], **_present(defaults, known)}, spec
+            )
+            eos = defaults.get("eos_token_id", [])
+            values["stop_token_ids"] = _token_ids([eos] if isinstance(eos, int) else eos, spec)
+        except ArgumentError as error:
+            raise ModelFormatError(path, "generation", str(error)) from None
+        return cls(**{**values, **_checked(_present(options, known), spec)})
+
+    def core_options(self, max_new_tokens: int) -> dict[str, Any]:
+        """The options dictionary of `_core.Model.generate`."""
+        coreset = {} if self.coreset_size is None else {"coreset": self.coreset_size}
+        return {
+            "mode": self.mode,
+            "max_new_tokens": max_new_tokens,
+            "block_length": self.block_length,
+            "threshold": self.threshold,
+            "steps": self.steps,
+            "temperature": self.temperature,
+            "top_k": self.top_k,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "stop_ids": list(self.stop_token_ids),
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "repetition_penalty": self.repetition_penalty,
+            "commit_last": False,
+            **coreset,
+        }
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a generation cost. Forwards and rows leave the prompt's prefill out."""
+
+    prompt_tokens: int
+    tokens: int  # generated, the stop token included
+    blocks: int
+    denoise_steps: int  # previews
+    forward_passes: int  # previews and commits
+    rows: int  # positions computed in those forwards
+    tokens_per_forward: float  # tokens / forward_passes
+    experts_touched: int  # expert weights read, counted once a layer and forward
+    bytes_read: int  # weight bytes that the forwards went through
+    time_to_first_block: float  # seconds from the call to the first finished block
+    prefill_tps: float  # prompt tokens a second
+    decode_tps: float  # generated tokens a second, prefill left out
+    peak_memory_bytes: int  # of the process so far, mapped weights included
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """The text and token ids generated, why they ended, and the counters.
+
+    `token_ids` hold neither the stop token nor anything after it; with a stop string they
+    reach up to the token that completed it, while `text` ends in front of it.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: str  # "stop" | "length" | "cancelled"
+    counters: Counters
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**asdict(self), "token_ids": list(self.token_ids)}
+
+
+@dataclass(frozen=True)
+class TextEvent:
+    """Text that is final: the texts of all such events concatenated are the result's text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class DraftEvent:
+    """The block as one denoising step leaves it. It may still change; ignore it freely.
+
+    `states` says for each position "masked" (nothing drafted yet), "drafted" (a guess, not
+    accepted) or "accepted"; `pieces` is each position's own text, "" for special tokens.
+    """
+
+    block: int
+    step: int  # 0: before the first preview
+    states: tuple[str, ...]
+    pieces: tuple[str, ...]
+    token_ids: tuple[int, ...]  # drafts where drafted, the mask token's id where masked
+
+
+@dataclass(frozen=True)
+class DoneEvent:
+    """The last event of a stream."""
+
+    result: GenerationResult
+
+
+Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
+
+
+def _present(options: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    return {name: options[name] for name in known if options.get(name) is not None}
+
+
+def _checked(options: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _check(name, value, spec) for name, value in options.items()}
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    return int(value.__index__())
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+_INTEGERS = {
+    "max_new_tokens": (1, 2**31 - 1),
+    "steps": (0, 2**31 - 1),
+    "top_k": (0, 2**31 - 1),
+    "seed": (0, 2**63 - 1),
+}
+_NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
+    "temperature": (lambda v: v >= 0, "a number from 0 up"),
+    "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
+    "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
+    "frequency_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
+    "repetition_penalty": (lambda v: 0 < v <= 100, "a number above 0 and up to 100"),
+}
+
+
+def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
+    if name == "stop":
+        return _stop_strings(value)
+    if name == "mode":
+        if value not in MODES:
+            raise ArgumentError(f"mode: {value!r} is neither 'diffusion' nor 'ar'")
+        return value
+    if name in _NUMBERS:
+        accepts, wanted = _NUMBERS[name]
+        number = _number(value)
+        if number is None or not accepts(number):
+            raise ArgumentError(f"{name}: {value!r} is not {wanted}")
+        return number
+    if name == "block_length":
+        low, high = 1, spec["block_size"]
+    elif name == "coreset_size":
+        low, high = 0, spec["num_experts"]
+    else:
+        low, high = _INTEGERS[name]
+    integer = _integer(value)
+    if integer is None or not low <= integer <= high:
+        raise ArgumentError(f"{name}: {value!r} is not an integer from {low} to {high}")
+    return integer
+
+
+def _stop_strings(value: Any) -> tuple[str, ...]:
+    strings = (value,) if isinstance(value, str) else value
+    if not isinstance(strings, Sequence) or isinstance(strings, (bytes, bytearray)):
+        raise ArgumentError(f"stop: {value!r} is neither a string nor a list of strings")
+    for string in strings:
+        if not isinstance(string, str) or not string:
+            raise ArgumentError(f"stop: {string!r} is not a non-empty string")
+    return tuple(strings)
+
+
+def _token_ids(ids: Any, spec: Mapping[str, Any]) -> tuple[int, ...]:
+    if not isinstance(ids, Sequence) or isinstance(ids, (str, bytes)):
+        raise ArgumentError(f"eos_token_id: {ids!r} is not a list of ids")
+    for token_id in ids:
+        integer = _integer(token_id)
+        if integer is None or not 0 <= integer < spec["vocab_size"]:
+            raise ArgumentError(
+                f"eos_token_id: {token_id!r} is outside the vocabulary of {spec['vocab_size']}"
+            )
+    return tuple(int(token_id) for token_id in ids)

@@ -1,0 +1,245 @@
+"""Packed folder -> checked spec and tensor table -> `_core.Model`.
+
+Here the files are checked against what config.json says of them; spec, shapes and offsets are
+checked by the core, which trusts no caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .errors import ArgumentError, ModelFormatError, UnsupportedModelError
+from .export.files import read_json
+from .export.safetensors_header import Header, read_header
+from .quant.schemes import LAYOUT, Scheme
+
+if TYPE_CHECKING:
+    from ._core import Model as CoreModel
+
+T = TypeVar("T")
+
+FORMAT_VERSION = 1
+INDEX_NAME = "model.safetensors.index.json"
+PAD_PREFIX = "__pad__."
+PARTS = ("gate", "up", "down")
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class PackedFolder:
+    """What a packed folder says of itself, checked against its files' headers."""
+
+    path: Path
+    family: str
+    recipe: str
+    group_size: int
+    spec: Mapping[str, Any]
+    generation: Mapping[str, Any]
+    entries: Mapping[str, Mapping[str, Any]]  # config.json's "tensors"
+    sizes: Mapping[str, int]  # stored bytes of each entry
+    files: tuple[Path, ...]
+    table: tuple[Mapping[str, Any], ...]  # rows for the core
+
+
+def read_folder(path: str | Path) -> PackedFolder:
+    """Reads a packed folder's description and its files' headers; no weight is read.
+
+    Raises ModelFormatError naming file, field and reason, UnsupportedModelError for a format
+    version or model that this version does not serve.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        reason = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise ModelFormatError(str(folder), "folder", reason)
+    config_path = folder / "config.json"
+    ours = _own_section(config_path)
+    where = str(config_path)
+    spec = _object(where, "clover_edge.spec", ours.get("spec"))
+    generation = _object(where, "clover_edge.generation", ours.get("generation"))
+    entries = _object(where, "clover_edge.tensors", ours.get("tensors"))
+    files, placed = _headers(folder)
+    _same_names(where, set(entries), {name for name in placed if not name.startswith(PAD_PREFIX)})
+    table: list[dict[str, Any]] = []
+    for name, entry in entries.items():
+        number, header = placed[name]
+        table.extend(_rows(str(files[number]), name, entry, number, header))
+    return PackedFolder(
+        path=folder,
+        family=_field(where, ours, "family", str),
+        recipe=_field(where, ours, "recipe", str),
+        group_size=_field(where, ours, "group_size", int),
+        spec=spec,
+        generation=generation,
+        entries=entries,
+        sizes={name: placed[name][1].nbytes for name in entries},
+        files=tuple(files),
+        table=tuple(table),
+    )
+
+
+def open_core(folder: PackedFolder, *, threads: int = 0, isa: str | None = None) -> CoreModel:
+    """Maps the weights; the core checks spec, shapes and offsets.
+
+    `threads` 0: as many as the process may use.
+    """
+    from . import _core
+
+    where = str(folder.path / "config.json")
+    try:
+        return _core.Model(
+            dict(folder.spec),
+            [str(file) for file in folder.files],
+            [dict(row) for row in folder.table],
+            threads=threads,
+            isa=isa,
+        )
+    except ModelFormatError as error:
+        if error.path in ("spec", "table"):  # the core knows no file of ours
+            raise ModelFormatError(where, f"{error.path}.{error.field}", error.reason) from None
+        raise
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{where}: {error}") from None
+
+
+def _own_section(path: Path) -> dict[str, Any]:
+    config = read_json(path, ModelFormatError)
+    if "clover_edge" not in config:
+        raise ModelFormatError(
+            str(path),
+            "clover_edge",
+            "is missing: this is a checkpoint, not a packed folder "
+            "(clover-export CHECKPOINT -o OUT --int4 makes one)",
+        )
+    ours = _object(str(path), "clover_edge", config["clover_edge"])
+    version = ours.get("format_version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ModelFormatError(
+            str(path), "clover_edge.format_version", f"{version!r} is no version"
+        )
+    if version != FORMAT_VERSION:
+        raise UnsupportedModelError(
+            f"{path}: clover_edge.format_version: {version} is not supported "
+            f"(this version of clover-edge reads {FORMAT_VERSION}); export the checkpoint again"
+        )
+    return ours
+
+
+def _object(path: str, field: str, value: Any) -> dict[str, Any]:
+    """`value`, if it is one; a missing one is refused as missing."""
+    if not isinstance(value, dict):
+        raise ModelFormatError(path, field, "is missing" if value is None else "is not an object")
+    return value
+
+
+def _field(path: str, ours: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    value = ours.get(name)
+    if type(value) is not kind:
+        raise ModelFormatError(path, f"clover_edge.{name}", f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _same_names(path: str, described: set[str], stored: set[str]) -> None:
+    for name in sorted(described ^ stored):
+        reason = "is in no file" if name in described else "is in a file, but not described here"
+        raise ModelFormatError(path, f"clover_edge.tensors.{name}", reason)
+
+
+def _headers(folder: Path) -> tuple[list[Path], dict[str, tuple[int, Header]]]:
+    """The files of the index, and each stored tensor's file number and header entry."""
+    index_path = folder / INDEX_NAME
+    index = read_json(index_path, ModelFormatError)
+    weight_map = _object(str(index_path), "weight_map", index.get("weight_map"))
+    names = sorted({str(name) for name in weight_map.values()})
+    if not names:
+        raise ModelFormatError(str(index_path), "weight_map", "names no tensor")
+    placed: dict[str, tuple[int, Header]] = {}
+    for number, name in enumerate(names):
+        if not name or Path(name).name != name:
+            raise ModelFormatError(str(index_path), "weight_map", f"{name!r} is no plain file name")
+        for tensor, header in read_header(folder / name).items():
+            if weight_map.get(tensor, name if tensor.startswith(PAD_PREFIX) else None) != name:
+                raise ModelFormatError(
+                    str(folder / name), tensor, "is in this file, but not so in the index"
+                )
+            placed[tensor] = (number, header)
+    for tensor in weight_map:
+        if tensor not in placed:
+            raise ModelFormatError(
+                str(folder / str(weight_map[tensor])), tensor, "is in the index, not in the file"
+            )
+    return [folder / name for name in names], placed
+
+
+def _rows(path: str, name: str, entry: Any, number: int, header: Header) -> list[dict[str, Any]]:
+    """The core's rows of one entry: one, or gate, up and down of an expert stack."""
+    entry = _object(path, name, entry)
+    if entry.get("layout") != LAYOUT:
+        raise ModelFormatError(path, name, f"layout {entry.get('layout')!r} is not {LAYOUT}")
+    if header.offset % ALIGNMENT:
+        raise ModelFormatError(path, name, f"offset {header.offset} is no multiple of {ALIGNMENT}")
+    if entry.get("scheme") == "experts":
+        return _expert_rows(path, name, entry, number, header)
+    row = _row(path, name, entry)
+    if header.nbytes != row["bytes"]:
+        raise ModelFormatError(
+            path,
+            name,
+            f"holds {header.nbytes} bytes; its scheme and shape take {row['bytes']}",
+        )
+    return [{**row, "file": number, "offset": header.offset, "stride": 0}]
+
+
+def _expert_rows(
+    path: str, name: str, entry: Mapping[str, Any], number: int, header: Header
+) -> list[dict[str, Any]]:
+    shape, record = _shape(path, name, entry), entry.get("record_bytes")
+    if len(shape) != 1:
+        raise ModelFormatError(path, name, f"shape {shape} is no number of experts")
+    if type(record) is not int or record < 1 or record % ALIGNMENT:
+        raise ModelFormatError(path, name, f"record_bytes {record!r} is no multiple of {ALIGNMENT}")
+    if header.nbytes != shape[0] * record:
+        raise ModelFormatError(
+            path,
+            name,
+            f"holds {header.nbytes} bytes; {shape[0]} records of {record} take {shape[0] * record}",
+        )
+    parts = _object(path, f"{name}.parts", entry.get("parts"))
+    if set(parts) != set(PARTS):
+        raise ModelFormatError(path, f"{name}.parts", f"are {sorted(parts)}, not gate, up, down")
+    rows = []
+    for part in PARTS:
+        where = f"{name}.{part}"
+        row = _row(path, where, _object(path, where, parts[part]))
+        nbytes, offset = parts[part].get("bytes"), parts[part].get("offset")
+        if nbytes != row["bytes"]:
+            reason = (
+                f"{nbytes!r} bytes; {row['scheme']} of shape {row['shape']} takes {row['bytes']}"
+            )
+            raise ModelFormatError(path, where, reason)
+        if type(offset) is not int or offset % ALIGNMENT or not 0 <= offset <= record - nbytes:
+            raise ModelFormatError(path, where, f"offset {offset!r} lies outside the record")
+        place = {"file": number, "offset": header.offset + offset, "stride": record}
+        rows.append({**row, "shape": [*shape, *row["shape"]], **place})
+    return rows
+
+
+def _row(path: str, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Name, scheme, shape, group and stored bytes of one vector or matrix."""
+    shape, scheme = _shape(path, name, entry), entry.get("scheme")
+    group = entry.get("group", 0)
+    try:
+        nbytes = Scheme(scheme, group).nbytes(tuple(shape))  # type: ignore[arg-type]
+    except (ArgumentError, TypeError) as error:
+        raise ModelFormatError(path, name, str(error)) from error
+    return {"name": name, "scheme": scheme, "shape": shape, "group": group, "bytes": nbytes}
+
+
+def _shape(path: str, name: str, entry: Mapping[str, Any]) -> list[int]:
+    shape = entry.get("shape")
+    valid = isinstance(shape, list) and all(type(n) is int and 0 < n < 2**31 for n in shape)
+    if not valid or not isinstance(shape, list) or len(shape) not in (1, 2):
+        raise ModelFormatError(path, name, f"shape {shape!r} is not valid")
+    return list(shape)

@@ -1,0 +1,265 @@
+"""`Model`: an opened packed folder that turns prompts into text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Union, cast
+
+from .chat_template import ChatTemplate, check_messages, read_template
+from .driver import Emit, run, run_in_thread
+from .errors import ArgumentError, ContextLengthError
+from .generation import (
+    DEFAULT_MAX_NEW_TOKENS,
+    Event,
+    GenerationConfig,
+    GenerationOptions,
+    GenerationResult,
+)
+from .loader import PackedFolder, open_core, read_folder
+from .text import TextCodec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._core import Model as CoreModel
+
+Message = Mapping[str, Any]
+Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
+
+
+class Model:
+    """A loaded model. `with load(path) as model:` closes it, which unmaps the weights.
+
+    One generation runs at a time; a second one, from another thread, waits for it.
+    """
+
+    def __init__(
+        self,
+        folder: PackedFolder,
+        core: CoreModel,
+        codec: TextCodec,
+        template: ChatTemplate | None,
+    ) -> None:
+        """Use `load`; this takes parts that are checked already."""
+        self._folder = folder
+        self._core: CoreModel | None = core
+        self._codec = codec
+        self._template = template
+        self._busy = threading.Lock()
+        self._owner: int | None = None  # the thread that holds _busy
+
+    @property
+    def path(self) -> Path:
+        """The packed folder."""
+        return self._folder.path
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The model spec, as the core has it."""
+        return self._folder.spec
+
+    @property
+    def core(self) -> CoreModel:
+        """The compiled model; ArgumentError after close()."""
+        if self._core is None:
+            raise ArgumentError(f"model: {self.path} is closed")
+        return self._core
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether chat() and prompts of messages work."""
+        return self._template is not None
+
+    def generate(self, prompt: Prompt, **options: Unpack[GenerationOptions]) -> GenerationResult:
+        """Text for `prompt`: a string (taken as it is), token ids, or chat messages.
+
+        Options are GenerationConfig's fields; the checkpoint's generation config gives the
+        rest. Raises ArgumentError naming the option or prompt position that is not valid, and
+        ContextLengthError when prompt and answer do not fit the context.
+        """
+        start = self._prepare(prompt, options)
+        with self._exclusive():
+            return start(None)
+
+    def stream(
+        self, prompt: Prompt, **options: Unpack[GenerationOptions]
+    ) -> Generator[Event, None, None]:
+        """The same generation as events: TextEvent (final text), DraftEvent, then DoneEvent.
+
+        Checks its arguments at once. Closing or dropping the iterator cancels the generation.
+        """
+        start = self._prepare(prompt, options)
+        return self._stream(start)
+
+    def _stream(
+        self, start: Callable[[Emit | None], GenerationResult]
+    ) -> Generator[Event, None, None]:
+        with self._exclusive():
+            yield from run_in_thread(start)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
+            if self._owner == threading.get_ident():  # waiting for itself would take forever
+                raise ArgumentError("model: a stream of it is still open in this thread")
+            self._busy.acquire()
+        self._owner = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._owner = None
+            self._busy.release()
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> GenerationResult:
+        """The assistant's next message, through the checkpoint's chat template."""
+        ids = self.chat_prompt(messages, tools=tools, thinking=thinking)
+        return self.generate(ids, **options)
+
+    def chat_prompt(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        thinking: bool | None = None,
+    ) -> list[int]:
+        """The token ids that the chat template makes of `messages`.
+
+        Raises ArgumentError when the model has no template or it refuses the messages.
+        """
+        check_messages(messages)
+        if self._template is None:
+            raise ArgumentError(f"messages: {self.path} has no chat template; give text instead")
+        variables = {} if thinking is None else {"enable_thinking": thinking}
+        return self._codec.encode(self._template.render(messages, tools=tools, **variables))
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of a text, as generate() would take it."""
+        return self._codec.encode(text, add_special_tokens=True)
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens left out."""
+        return self._codec.decode(ids)
+
+    def info(self) -> dict[str, Any]:
+        """What is loaded and how it runs; plain values."""
+        from .summary import summarize
+
+        core = self.core
+        return {**summarize(self._folder), "isa": core.isa, "threads": core.threads}
+
+    def close(self) -> None:
+        """Drops the weights once a running generation has ended. Idempotent."""
+        self._core = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._core is None else f"{self._folder.recipe}, {self._core.isa}"
+        return f"<clover_edge.Model {self.path} ({state})>"
+
+    def _prepare(
+        self, prompt: Prompt, options: Mapping[str, Any]
+    ) -> Callable[[Emit | None], GenerationResult]:
+        """Checks everything that can be checked before work starts."""
+        core = self.core
+        config = GenerationConfig.resolve(
+            str(self.path / "config.json"), self.spec, self._folder.generation, **options
+        )
+        ids = self._prompt_ids(prompt)
+        asked = options.get("max_new_tokens") is not None
+        new_tokens, capacity = self._room(len(ids), config, asked)
+
+        def start(emit: Emit | None) -> GenerationResult:
+            return run(
+                core,
+                self._codec,
+                ids,
+                config,
+                max_new_tokens=new_tokens,
+                capacity=capacity,
+                mask=self.spec["mask_token_id"],
+                emit=emit,
+            )
+
+        return start
+
+    def _prompt_ids(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            ids = self.tokenize(prompt)
+        elif isinstance(prompt, (bytes, bytearray, Mapping)) or not hasattr(prompt, "__iter__"):
+            raise ArgumentError(
+                f"prompt: {type(prompt).__name__} is neither text, token ids nor messages"
+            )
+        else:
+            items = list(prompt)
+            if items and isinstance(items[0], Mapping):
+                ids = self.chat_prompt(cast("Sequence[Message]", items))
+            else:
+                ids = [self._token_id(index, item) for index, item in enumerate(items)]
+        mask = self.spec["mask_token_id"]
+        if mask in ids:
+            raise ArgumentError(f"prompt: token {ids.index(mask)} is the mask token (id {mask})")
+        if not ids:
+            raise ArgumentError("prompt: is empty")
+        return ids
+
+    def _token_id(self, index: int, item: Any) -> int:
+        limit = self.spec["valid_vocab"]
+        if isinstance(item, bool) or not hasattr(item, "__index__"):
+            raise ArgumentError(f"prompt[{index}]: {item!r} is not a token id")
+        token_id = int(item.__index__())
+        if not 0 <= token_id < limit:
+            raise ArgumentError(f"prompt[{index}]: {token_id} is outside the vocabulary of {limit}")
+        return token_id
+
+    def _room(self, prompt_tokens: int, config: GenerationConfig, asked: bool) -> tuple[int, int]:
+        """New tokens to generate (at most a default of them, where the caller did not ask), and
+        the positions that prompt and whole blocks take."""
+        limit = self.spec["max_positions"]
+        width = 1 if config.mode == "ar" else config.block_length
+        new_tokens = config.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
+        if not asked:
+            new_tokens = max(1, min(new_tokens, (limit - prompt_tokens) // width * width))
+        needed = prompt_tokens + -(-new_tokens // width) * width
+        if needed > limit:
+            raise ContextLengthError(
+                f"prompt: {prompt_tokens} tokens and {new_tokens} new ones, in blocks of {width}, "
+                f"take {needed} positions; the model has {limit}"
+            )
+        return new_tokens, needed
+
+
+def load(path: str | Path, *, threads: int | None = None, isa: str | None = None) -> Model:
+    """Opens a packed folder, as clover-export writes it. Local folders only.
+
+    `threads`: how many to compute with; left out, as many as affinity, cgroup quota and physical
+    cores allow. `isa`: forces an instruction set, as CLOVER_ISA does. Raises ModelFormatError
+    naming file, field and reason, UnsupportedModelError, UnsupportedDeviceError,
+    OutOfMemoryError.
+    """
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= 1024):
+        raise ArgumentError(f"threads: {threads!r} is not an integer from 1 to 1024")
+    folder = read_folder(path)
+    codec = TextCodec(folder.path / "tokenizer.json")
+    template = read_template(folder.path, codec.special_tokens(folder.path))
+    return Model(folder, open_core(folder, threads=threads or 0, isa=isa), codec, template)

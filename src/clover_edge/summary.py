@@ -1,0 +1,87 @@
+"""What a packed folder holds, in figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from .loader import FORMAT_VERSION, PARTS, PackedFolder
+
+_CLASSES = (
+    ("experts", ("experts",)),
+    ("shared expert", ("shared.gate_up", "shared.down")),
+    ("attention", ("attn.in", "attn.out")),
+    ("deltanet", ("delta.in", "delta.out")),
+    ("embedding", ("embed",)),
+    ("head", ("head",)),
+    ("router", ("router", "shared_gate")),
+)
+
+
+def tensor_class(name: str) -> str:
+    """The row of the table that a tensor is counted in."""
+    short = name.split(".", 2)[2] if name.startswith("layers.") else name
+    for label, names in _CLASSES:
+        if short in names:
+            return label
+    return "norms and small"
+
+
+def tensor_classes(folder: PackedFolder) -> list[dict[str, Any]]:
+    """Per class of tensors: how many, weights, stored bytes, schemes."""
+    tensors: Counter[str] = Counter()
+    weights: Counter[str] = Counter()
+    stored: Counter[str] = Counter()
+    schemes: dict[str, set[str]] = {}
+    for name, entry in folder.entries.items():
+        label = tensor_class(name)
+        tensors[label] += 1
+        stored[label] += folder.sizes[name]
+        for row in _matrices(entry):
+            weights[label] += row["count"]
+            schemes.setdefault(label, set()).add(row["scheme"])
+    order = [label for label, _ in _CLASSES] + ["norms and small"]
+    return [
+        {
+            "class": label,
+            "tensors": tensors[label],
+            "parameters": weights[label],
+            "bytes": stored[label],
+            "schemes": sorted(schemes[label]),
+        }
+        for label in order
+        if tensors[label]
+    ]
+
+
+def summarize(folder: PackedFolder) -> dict[str, Any]:
+    """Family, recipe, spec, decode defaults and tensors by class; plain values."""
+    classes = tensor_classes(folder)
+    return {
+        "path": str(folder.path),
+        "format_version": FORMAT_VERSION,
+        "family": folder.family,
+        "recipe": folder.recipe,
+        "group_size": folder.group_size,
+        "parameters": sum(row["parameters"] for row in classes),
+        "bytes": sum(row["bytes"] for row in classes),
+        "files": [file.name for file in folder.files],
+        "tensors": classes,
+        "spec": dict(folder.spec),
+        "generation": dict(folder.generation),
+    }
+
+
+def _matrices(entry: Any) -> list[dict[str, Any]]:
+    """Scheme (with its group) and number of weights of each matrix of an entry."""
+    if entry["scheme"] != "experts":
+        return [_matrix(entry, 1)]
+    return [_matrix(entry["parts"][part], entry["shape"][0]) for part in PARTS]
+
+
+def _matrix(entry: Any, copies: int) -> dict[str, Any]:
+    count = copies
+    for n in entry["shape"]:
+        count *= n
+    group = f" g{entry['group']}" if entry["scheme"].startswith("int") else ""
+    return {"scheme": entry["scheme"] + group, "count": count}

@@ -1,0 +1,76 @@
+"""Files compiled for a wider instruction set must not lend their functions to anybody else.
+
+An inline function that the compiler emits there is a weak symbol; the linker keeps one copy of it
+for the whole program, and on an older processor that copy is an illegal instruction.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KERNELS = ROOT / "csrc/kernels"
+AVX2 = ["-mavx2", "-mfma", "-mf16c"]
+AVX512 = [*AVX2, *(f"-mavx512{name}" for name in ("f", "bw", "vl", "dq", "vnni"))]
+FILES = {
+    "avx2.cc": AVX2,
+    "avx2_mixers.cc": AVX2,
+    "avx512vnni.cc": AVX512,
+    "avx512vnni_mixers.cc": AVX512,
+}
+WEAK = set("wWvVu")  # weak and unique symbols, in nm's letters
+# What a table offers to dispatch.cc and to its own other file; everything else is local.
+PUBLIC = re.compile(r"clover::(k\w+Kernels|(avx2|avx512vnni)::(delta_\w+|attention)\(.*\))")
+
+
+@pytest.fixture(scope="module", params=FILES)
+def symbols(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Defined, non-local symbols of one file, as "letter name", compiled here with its flags."""
+    compiler, nm = shutil.which(os.environ.get("CXX", "c++")), shutil.which("nm")
+    if compiler is None or nm is None:
+        pytest.skip("needs a C++ compiler and nm")
+    if not KERNELS.exists():
+        pytest.skip("the sources are not beside the tests")
+    target = subprocess.run([compiler, "-dumpmachine"], capture_output=True, text=True, check=True)
+    if not target.stdout.startswith("x86_64"):
+        pytest.skip(f"the compiler makes code for {target.stdout.strip()}")
+    source: str = request.param
+    made = tmp_path_factory.mktemp("object") / "kernels.o"
+    flags = ["-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", f"-I{ROOT / 'csrc'}"]
+    subprocess.run(
+        [compiler, *flags, *FILES[source], "-c", KERNELS / source, "-o", made], check=True
+    )
+    listing = subprocess.run(
+        [nm, "--extern-only", "--defined-only", "--demangle", made],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line.split(maxsplit=1)[1] for line in listing.stdout.splitlines()]
+
+
+def test_no_weak_symbol(symbols: list[str]) -> None:
+    """At -O0, where nothing is inlined and every leak shows."""
+    assert symbols
+    assert [symbol for symbol in symbols if symbol[0] in WEAK] == []
+
+
+def test_public_names_are_the_tables_alone(symbols: list[str]) -> None:
+    names = [symbol[2:] for symbol in symbols]
+    assert [name for name in names if not PUBLIC.fullmatch(name)] == []
+
+
+def test_every_file_is_checked() -> None:
+    """A file that needs an instruction set's own header is in the list above."""
+    vector = (
+        {path.name for path in KERNELS.glob("*.cc") if "immintrin.h" in path.read_text()}
+        if KERNELS.exists()
+        else set(FILES)
+    )
+    assert vector == set(FILES)

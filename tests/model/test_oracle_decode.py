@@ -1,0 +1,134 @@
+"""The core's decoding loops against the oracle's, with f32 weights: same ids, same counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from oracle.clover import Clover
+from oracle.compare import state_error
+from oracle.decode import Decoded, Options, generate
+
+from clover_edge import _core
+
+ISAS = _core.available_isas()
+PROMPT = np.random.default_rng(8).integers(0, 250, 19).tolist()
+# What separates a decision from its alternative; the core's float32 error is far below it.
+MARGIN = 1e-4
+
+CASES: dict[str, dict[str, Any]] = {
+    "default threshold": {},
+    "half": {"threshold": 0.5},
+    "low": {"threshold": 0.15},
+    "one at a time": {"threshold": 1.0, "max_new_tokens": 32},
+    "all at once": {"threshold": 0.0},
+    "width 1": {"block_length": 1, "max_new_tokens": 9},
+    "width 5": {"block_length": 5, "max_new_tokens": 13},
+    "width 17": {"block_length": 17},
+    "step limit": {"threshold": 0.6, "steps": 4},
+    "last block not committed": {"threshold": 0.5, "commit_last": False},
+    "presence": {"presence_penalty": 1.5, "threshold": 0.5},
+    "frequency": {"frequency_penalty": 0.7, "threshold": 0.5},
+    "repetition": {"repetition_penalty": 1.4, "threshold": 0.5},
+    "autoregressive": {"mode": "ar", "max_new_tokens": 30},
+    "autoregressive, penalties": {
+        "mode": "ar",
+        "max_new_tokens": 30,
+        "presence_penalty": 0.5,
+        "frequency_penalty": 0.2,
+        "repetition_penalty": 1.1,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def source(tiny: Callable[..., Any]) -> Any:
+    """Positions felt and sharp logits, so that the texts vary and thresholds matter."""
+    rope = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0}
+    kinds = ["full_attention", "linear_attention", "linear_attention"] * 2
+    return tiny(
+        seed=1,
+        layers=5,
+        overrides={"layer_types": kinds[:5], "rope_parameters": rope},
+        scale={"lm_head.weight": 2.0, "o_proj.weight": 2.0},
+    )
+
+
+@pytest.fixture(scope="module")
+def model(source: Any) -> Clover:
+    return source.oracle()
+
+
+def want(model: Clover, **case: Any) -> tuple[dict[str, Any], Decoded, Any]:
+    """(the core's options, what the oracle decodes, the state behind it)."""
+    options = {"mode": "diffusion", "max_new_tokens": 64, "block_length": 32, "threshold": 0.9}
+    options.update(case)
+    valid = model.config.mask_token_id + 1  # the tiny tokenizer's mask is its last token
+    spec = Options(**{**options, "valid_vocab": valid})
+    decoded, state = generate(model, model.start(), PROMPT, spec)
+    assert decoded.margin > MARGIN, "a decision of this case is too close to call; change its seed"
+    return {**options, "stop_ids": list(spec.stop_ids)}, decoded, state
+
+
+def run(core: Any, options: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], Any]:
+    state = core.new_state(128)
+    events: list[dict[str, Any]] = []
+    result = core.generate(state, PROMPT, options, lambda event: events.append(event) or True)
+    return result, events, state
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_text(
+    source: Any, model: Clover, pack: Callable[..., Any], open_core: Callable[..., Any], name: str
+) -> None:
+    options, decoded, end = want(model, **CASES[name])
+    for isa in ISAS:
+        result, events, state = run(open_core(pack(source, "f32"), isa=isa), options)
+        assert result["ids"] == decoded.ids, isa
+        assert (result["finish_reason"], result["stop_id"]) == ("length", None)
+        counters = result["counters"]
+        assert counters["denoise_steps"] == decoded.previews
+        assert counters["commits"] == decoded.commits
+        assert counters["forward_passes"] == decoded.previews + decoded.commits
+        assert state.position == end.position
+        assert state_error(state.arrays(), end) < 1e-4
+        steps = [event for event in events if event["type"] == "step"]
+        if options["mode"] == "diffusion":
+            taken = [np.flatnonzero(event["accepted"]).tolist() for event in steps]
+            assert taken == decoded.accepted
+
+
+@pytest.mark.parametrize("mode", ["diffusion", "ar"])
+def test_stop_token(
+    source: Any, model: Clover, pack: Callable[..., Any], open_core: Callable[..., Any], mode: str
+) -> None:
+    _, whole, _ = want(model, mode=mode, threshold=0.5)
+    stop = whole.ids[40]
+    options, decoded, end = want(model, mode=mode, threshold=0.5, stop_ids=(stop, 3))
+    assert decoded.stop_id == stop and 0 < len(decoded.ids) <= 40
+    result, events, state = run(open_core(pack(source, "f32")), options)
+    assert (result["ids"], result["finish_reason"], result["stop_id"]) == (
+        decoded.ids,
+        "stop",
+        stop,
+    )
+    assert state.position == end.position
+    blocks = [event for event in events if event["type"] == "block"]
+    assert [i for event in blocks for i in event["ids"]] == decoded.ids
+    assert [event["finish"] for event in blocks] == [None] * (len(blocks) - 1) + ["stop"]
+
+
+def test_coreset_of_a_generation(
+    source: Any, model: Clover, pack: Callable[..., Any], open_core: Callable[..., Any]
+) -> None:
+    """The option overrides the spec's coreset for the previews of one generation."""
+    core = open_core(pack(source, "f32"), spec={"coreset_size": 3})
+    _, free, _ = want(model, threshold=0.5)
+    options, tight, _ = want(model.with_flags(coreset_size=3), threshold=0.5)
+    assert tight.ids != free.ids
+    assert run(core, options)[0]["ids"] == tight.ids
+    assert run(core, {**options, "coreset": 0})[0]["ids"] == free.ids
+    loose = open_core(pack(source, "f32"))
+    assert run(loose, {**options, "coreset": 3})[0]["ids"] == tight.ids

@@ -1,0 +1,144 @@
+"""Reads a packed folder back into the checkpoint's own tensors, from the description of the format.
+
+Independent of ``clover_edge.quant`` on purpose: it judges the writer, and gives the oracle the very
+weights that the core computes with.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+TILE = 16  # rows of a packed tile
+
+
+def read_packed(folder: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """(tensors by checkpoint name without prefix, parsed ``config.json``)."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    meta = config["clover_edge"]
+    stored = _stored(folder)
+    plain: dict[str, Array] = {}
+    for name, entry in meta["tensors"].items():
+        if entry["scheme"] == "experts":
+            for part, spec in entry["parts"].items():
+                bytes_ = stored[name][:, spec["offset"] : spec["offset"] + spec["bytes"]]
+                plain[f"{name}.{part}"] = np.stack([decode(spec, record) for record in bytes_])
+        else:
+            plain[name] = decode(entry, stored[name].reshape(-1))
+    return _checkpoint_names(plain, meta["spec"]), config
+
+
+def decode(entry: dict[str, Any], raw: Bytes) -> Array:
+    """One matrix or vector from its bytes."""
+    shape = entry["shape"]
+    if entry["scheme"] == "f32":
+        return raw.view("<f4").reshape(shape).copy()
+    if entry["scheme"] == "bf16":
+        return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    n, k = shape
+    group, int4 = entry["group"], entry["scheme"] == "int4"
+    tiles = -(-n // TILE)
+    block = 32 + (8 if int4 else 16) * group
+    raw = raw[: tiles * (k // group) * block].reshape(tiles, k // group, block)
+    scales = raw[..., :32].copy().view("<f2").astype(np.float32)  # [tile, group, 16 rows]
+    chunks = raw[..., 32:].reshape(tiles, k // group, -1, TILE, 4)
+    if int4:
+        # byte 4r+j of chunk c: columns 8c+j (low nibble) and 8c+4+j (high nibble)
+        codes = np.concatenate([chunks & 15, chunks >> 4], axis=-1).astype(np.float32) - 8
+    else:
+        codes = chunks.view(np.int8).astype(np.float32)  # byte 4r+j: column 4c+j
+    codes = codes.transpose(0, 1, 3, 2, 4).reshape(tiles, k // group, TILE, group)
+    values = codes * scales[..., None]
+    return values.transpose(0, 2, 1, 3).reshape(tiles * TILE, k)[:n]
+
+
+def _stored(folder: Path) -> dict[str, Bytes]:
+    index = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+    out: dict[str, Bytes] = {}
+    for file in sorted(set(index.values())):
+        raw = np.fromfile(folder / file, dtype=np.uint8)
+        start = 8 + int(raw[:8].view("<u8")[0])
+        for name, entry in json.loads(raw[8:start].tobytes()).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                data = raw[start + begin : start + end]
+                out[name] = data.reshape(entry["shape"]) if entry["dtype"] == "U8" else data
+    return out
+
+
+def _checkpoint_names(plain: dict[str, Array], spec: dict[str, Any]) -> dict[str, Array]:
+    out = {"embed_tokens.weight": plain["embed"], "norm.weight": plain["final_norm"]}
+    if not spec["tie_embeddings"]:
+        out["lm_head.weight"] = plain["head"]
+    for i, kind in enumerate(spec["layer_types"]):
+        layer = f"layers.{i}."
+        parts = {
+            name.removeprefix(layer): value
+            for name, value in plain.items()
+            if name.startswith(layer)
+        }
+        mixer = _attention(parts, spec) if kind == "attention" else _delta(parts)
+        named = {**_feed_forward(parts), **mixer}
+        named["input_layernorm.weight"] = parts["norm1"]
+        named["post_attention_layernorm.weight"] = parts["norm2"]
+        out.update({layer + name: value for name, value in named.items()})
+    return out
+
+
+def _attention(parts: dict[str, Array], spec: dict[str, Any]) -> dict[str, Array]:
+    rows = spec["num_heads"] * spec["head_dim"]
+    kv = spec["num_kv_heads"] * spec["head_dim"]
+    both = [rows, rows] if spec["attn_output_gate"] else [rows]
+    *q, k, v = np.split(parts["attn.in"], np.cumsum([*both, kv]))
+    # q heads and gate heads go back to [q of head 0, gate of head 0, q of head 1, ...]
+    heads = [part.reshape(spec["num_heads"], spec["head_dim"], -1) for part in q]
+    return {
+        "self_attn.q_proj.weight": np.concatenate(heads, axis=1).reshape(-1, k.shape[1]),
+        "self_attn.k_proj.weight": k,
+        "self_attn.v_proj.weight": v,
+        "self_attn.o_proj.weight": parts["attn.out"],
+        "self_attn.q_norm.weight": parts["attn.q_norm"],
+        "self_attn.k_norm.weight": parts["attn.k_norm"],
+    }
+
+
+def _delta(parts: dict[str, Array]) -> dict[str, Array]:
+    channels = len(parts["delta.conv"])
+    b, a = np.split(parts["delta.ba"], 2)
+    named = {
+        "in_proj_qkv.weight": parts["delta.in"][:channels],
+        "in_proj_z.weight": parts["delta.in"][channels:],
+        "in_proj_b.weight": b,
+        "in_proj_a.weight": a,
+        "conv1d.weight": parts["delta.conv"],
+        "conv_right_weight": parts["delta.conv_right"],
+        "A_log": parts["delta.A_log"],
+        "dt_bias": parts["delta.dt_bias"],
+        "norm.weight": parts["delta.norm"],
+        "out_proj.weight": parts["delta.out"],
+        "bd_softmax_logit_scale": parts["delta.logit_scale"],
+        "bd_softmax_history_bias": parts["delta.history_bias"],
+        "bd_softmax_history_c": parts["delta.history_c"],
+    }
+    return {f"linear_attn.{name}": value for name, value in named.items()}
+
+
+def _feed_forward(parts: dict[str, Array]) -> dict[str, Array]:
+    named = {
+        "gate.weight": parts["router"],
+        "experts.gate_up_proj": np.concatenate([parts["experts.gate"], parts["experts.up"]], 1),
+        "experts.down_proj": parts["experts.down"],
+    }
+    if "shared.down" in parts:
+        gate, up = np.split(parts["shared.gate_up"], 2)
+        named["shared_expert.gate_proj.weight"] = gate
+        named["shared_expert.up_proj.weight"] = up
+        named["shared_expert.down_proj.weight"] = parts["shared.down"]
+        named["shared_expert_gate.weight"] = parts["shared_gate"]
+    return {f"mlp.{name}": value for name, value in named.items()}
