@@ -108,7 +108,7 @@ struct Kernels {
     //   out[t, c] = silu(sum_j in[t + j, c] w[c, j] + sum_d block[t + 1 + d, c] right[c, d]), right may be null
     void (*conv)(const float *ring, const float *block, int64_t ldb, const float *w, const float *right, int rows,
                  int channels, int taps, int c0, int c1, float *out, int64_t ldo);
-    // Token by token, state in cache, columns of S in registers: bitwise the same however rows are split.
+    // Token by token, a strip of S's columns at a time: bitwise the same however rows are split.
     void (*delta_commit)(const DeltaHead &);
     // The closed form over all rows at once (ARCHITECTURE: T = (I + L)^-1 ...).
     void (*delta_closed)(const DeltaHead &);

@@ -1,5 +1,4 @@
-// What mixes rows: the gated delta rule in its three forms, and attention. Equations: the packed
-// model's page in docs; names of variables are those of the equations.
+// What mixes rows: the gated delta rule in its three forms, and attention.
 #include "kernels/reference.h"
 
 #include <cmath>

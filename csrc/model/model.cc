@@ -51,7 +51,9 @@ Model::Model(const Spec &s, const std::vector<std::string> &files, const std::ve
              const ModelOptions &options)
     : spec(checked(s)), weights(load_weights(spec, files, table)),
       kernels(clover::kernels(options.isa.empty() ? nullptr : options.isa.c_str())), pool(options.threads),
-      scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), inv_freq(inverse_frequencies(spec)) {}
+      scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), inv_freq(inverse_frequencies(spec)) {
+    require_memory("the weights that every pass reads", weights.dense_bytes);
+}
 
 State Model::new_state(int64_t max_tokens) const {
     if (max_tokens < 1 || max_tokens > spec.max_positions)

@@ -40,6 +40,8 @@ using Tick = std::function<void()>;
 
 class Model {
   public:
+    // Throws FormatError, UnsupportedError (model or processor), and MemoryError where the dense weights cannot
+    // stay in memory.
     Model(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
           const ModelOptions &);
 

@@ -43,6 +43,7 @@ class Loader {
             if (!rows_.emplace(row.name, &row).second)
                 fail(row, "is in the table twice");
             out_.bytes += row.bytes * (row.stride ? row.shape[0] : 1); // within the file, so no overflow
+            out_.dense_bytes += row.stride ? 0 : row.bytes;
         }
     }
 

@@ -70,7 +70,8 @@ struct Weights {
     Matrix embed, head; // [V, H]; the same matrix when tied
     const float *final_norm;
     std::vector<LayerWeights> layers;
-    int64_t bytes = 0; // of all tensors in the table
+    int64_t bytes = 0;       // of all tensors in the table
+    int64_t dense_bytes = 0; // of those that every pass reads; experts may stay on disk
 };
 
 // Stored size of a matrix: what a product with it reads.

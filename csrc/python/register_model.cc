@@ -184,17 +184,8 @@ Floats copy(const Buffer<float> &from, std::vector<py::ssize_t> shape) {
     return out;
 }
 
-py::dict arrays(const Sequence &sequence) {
-    Model &model = sequence.engine->model;
-    const State &state = sequence.state;
-    const Spec &s = model.spec;
-    Floats logits(s.vocab_size);
-    float *data = logits.mutable_data();
+py::dict copy_state(const State &state, const Spec &s) {
     py::dict out;
-    if (state.position > 0) {
-        const Lease lease(*sequence.engine);
-        model.last_logits(state, data);
-    }
     for (size_t i = 0; i < s.layers.size(); i++) {
         const std::string prefix = "layers." + std::to_string(i) + ".";
         if (s.layers[i] == LayerKind::attention) {
@@ -206,7 +197,20 @@ py::dict arrays(const Sequence &sequence) {
             out[py::str(prefix + "ring")] = copy(state.delta[i].ring, {s.conv_taps - 1, s.conv_channels()});
         }
     }
-    if (state.position > 0)
+    return out;
+}
+
+py::dict arrays(const Sequence &sequence) {
+    Model &model = sequence.engine->model;
+    Floats logits(model.spec.vocab_size);
+    float *data = logits.mutable_data();
+    py::dict out;
+    const Lease lease(*sequence.engine); // held while copying: another thread may want to move the state on
+    if (sequence.state.position > 0)
+        model.last_logits(sequence.state, data);
+    const py::gil_scoped_acquire held;
+    out = copy_state(sequence.state, model.spec);
+    if (sequence.state.position > 0)
         out["logits"] = logits;
     return out;
 }

@@ -65,7 +65,7 @@ def want(model: Clover, **case: Any) -> tuple[dict[str, Any], Decoded, Any]:
     """(the core's options, what the oracle decodes, the state behind it)."""
     options = {"mode": "diffusion", "max_new_tokens": 64, "block_length": 32, "threshold": 0.9}
     options.update(case)
-    valid = model.config.mask_token_id + 1  # the tiny tokenizer's mask is its last token
+    valid = options.pop("valid_vocab", model.config.mask_token_id + 1)  # the tokenizer's last token
     spec = Options(**{**options, "valid_vocab": valid})
     decoded, state = generate(model, model.start(), PROMPT, spec)
     assert decoded.margin > MARGIN, "a decision of this case is too close to call; change its seed"
@@ -118,6 +118,30 @@ def test_stop_token(
     blocks = [event for event in events if event["type"] == "block"]
     assert [i for event in blocks for i in event["ids"]] == decoded.ids
     assert [event["finish"] for event in blocks] == [None] * (len(blocks) - 1) + ["stop"]
+
+
+@pytest.mark.parametrize("mode", ["diffusion", "ar"])
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
+def test_padding_and_mask_are_never_picked(
+    source: Any,
+    model: Clover,
+    pack: Callable[..., Any],
+    open_core: Callable[..., Any],
+    mode: str,
+    penalty: float,
+) -> None:
+    """A spec under which tokens that the model likes to write are padding, or the mask."""
+    case = {"mode": mode, "threshold": 0.5, "presence_penalty": penalty}
+    _, usual, _ = want(model, **case)
+    valid = 203  # within a tile of 16 rows
+    mask = next(token for token in usual.ids if token < valid and token not in PROMPT)
+    assert max(usual.ids) >= valid
+    spec = {"mask_token_id": mask, "valid_vocab": valid}
+    options, decoded, _ = want(model.with_flags(mask_token_id=mask), valid_vocab=valid, **case)
+    assert mask not in decoded.ids and max(decoded.ids) < valid
+    for isa in ISAS:
+        core = open_core(pack(source, "f32"), isa=isa, spec=spec)
+        assert run(core, options)[0]["ids"] == decoded.ids
 
 
 def test_coreset_of_a_generation(
