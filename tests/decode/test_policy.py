@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clover_edge._core import decoding
@@ -42,6 +42,7 @@ def test_a_step_limit_sets_a_quota() -> None:
     assert accept(falling, threshold=0.5, steps=4) == list(range(10))  # more than the quota
 
 
+@settings(deadline=None)
 @given(probabilities, st.floats(0, 1), st.integers(0, 6))
 def test_a_block_is_full_after_its_steps(values: list[float], threshold: float, steps: int) -> None:
     left, step = list(values), 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clover_edge._core import decoding
@@ -126,6 +126,7 @@ def test_tiny_temperature_is_greedy() -> None:
     assert pick(u=0.9999, temperature=1e-300) == (pick()[0], 1.0)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 100))
 def test_uniform_is_in_range_and_repeats(seed: int, position: int, step: int) -> None:
     u = decoding.uniform(seed, position, step)

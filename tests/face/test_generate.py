@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import shutil
+import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,6 +20,7 @@ import pytest
 import clover_edge
 from clover_edge import DoneEvent, DraftEvent, TextEvent
 from clover_edge.errors import ArgumentError, ContextLengthError
+from clover_edge.export.safetensors_header import read_header
 
 # At this temperature the model of noise says cut code points, special tokens and line ends.
 NOISY = {"temperature": 1.0, "threshold": 0.02, "max_new_tokens": 96}
@@ -159,6 +163,7 @@ def test_stop_string(model: clover_edge.Model, mode: str) -> None:
             if isinstance(e, TextEvent)]  # fmt: skip
     assert "".join(said) == result.text
     assert result.token_ids == free.token_ids[: len(result.token_ids)]
+    assert result.counters.tokens == len(result.token_ids)
     assert stop in model.detokenize(result.token_ids)
 
 
@@ -182,8 +187,21 @@ def test_abandoning_a_stream_cancels_it(model: clover_edge.Model) -> None:
     assert model.generate("Hello", max_new_tokens=1).finish_reason == "length"  # it is free again
 
 
-def test_an_error_inside_a_stream_reaches_the_caller(model: clover_edge.Model) -> None:
-    """An exception in the consumer's loop body ends the worker; one in the worker is raised."""
+def test_leaving_python_with_a_stream_open(packed: Path) -> None:
+    """The interpreter ends at once and cleanly, however far the generation is."""
+    script = (
+        "import clover_edge, sys\n"
+        "stream = clover_edge.load(sys.argv[1]).stream('x', max_new_tokens=480, threshold=1.0)\n"
+        "next(stream)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(packed)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_error_in_the_loop_body_cancels(model: clover_edge.Model) -> None:
+    """An exception in the consumer's loop body ends the worker."""
     before = threading.active_count()
     with pytest.raises(ZeroDivisionError):
         for _ in model.stream("Hello", max_new_tokens=300, threshold=1.0):
@@ -318,3 +336,19 @@ def test_info(model: clover_edge.Model, packed: Path) -> None:
 def test_threads_that_are_none(packed: Path, threads: Any) -> None:
     with pytest.raises(ArgumentError, match="threads: "):
         clover_edge.load(packed, threads=threads)
+
+
+def test_an_error_in_the_worker_is_raised_here(packed: Path, tmp_path: Path) -> None:
+    """A weight that is not finite is met in use; the consumer of the stream sees the error."""
+    folder = tmp_path / "packed"
+    shutil.copytree(packed, folder)
+    weights = next(folder.glob("*.safetensors"))
+    head = read_header(weights)["head"]
+    with weights.open("r+b") as file:
+        file.seek(head.offset)
+        file.write(struct.pack("<e", float("nan")) * 16)
+    with (
+        clover_edge.load(folder) as model,
+        pytest.raises(clover_edge.CloverError, match="not finite"),
+    ):
+        list(model.stream("Hello", max_new_tokens=8))

@@ -121,7 +121,7 @@ def test_stop_token(
 
 
 @pytest.mark.parametrize("mode", ["diffusion", "ar"])
-@pytest.mark.parametrize("penalty", [0.0, 0.3])
+@pytest.mark.parametrize("penalty", [0.0, 0.6])
 def test_padding_and_mask_are_never_picked(
     source: Any,
     model: Clover,
