@@ -80,7 +80,8 @@ def make_layout(
     t, n = valid.shape[1], copies * blocks * width
     pos = torch.cat([torch.arange(t), torch.arange(prompt, t).repeat(copies)])
     block = torch.cat([torch.full((t,), -1), torch.arange(n) // width])
-    start = torch.where(block < 0, pos + 1, prompt + block % blocks * width)  # sees clean keys below it
+    below = prompt + block % blocks * width  # a noisy row sees the clean keys before its block
+    start = torch.where(block < 0, pos + 1, below)
     clean_key = torch.arange(t + n) < t
     sees_clean = clean_key[None, :] & (pos[None, :] < start[:, None])
     sees_block = ~clean_key[None, :] & (block[:, None] == block[None, :])

@@ -38,14 +38,17 @@ class Muon(torch.optim.Optimizer):
                 p.add_(update, alpha=-group["lr"] * max(1.0, p.shape[-2] / p.shape[-1]) ** 0.5)
 
 
-def make_optimisers(model: nn.Module, lr: float) -> list[torch.optim.Optimizer]:
-    """Muon at `lr`; AdamW at a tenth of it."""
+RATES = (1.0, 0.125)  # learning rates of the two optimisers, as shares of the run's
+
+
+def make_optimisers(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Muon for matrices, AdamW for the rest; the schedule sets their learning rates."""
     matrices, rest = [], []
     for name, p in model.named_parameters():
         small = any(s in name for s in ("embed", "lm_head", "gate.weight", "_gate", "in_proj_a"))
         small = small or "in_proj_b" in name or "conv" in name
         (rest if small or p.ndim < 2 else matrices).append(p)
     return [
-        Muon(matrices, lr=lr, momentum=0.95, decay=0.05),
-        torch.optim.AdamW(rest, lr=lr / 8, betas=(0.9, 0.98), weight_decay=0.01, fused=True),
+        Muon(matrices, lr=0.0, momentum=0.95, decay=0.05),
+        torch.optim.AdamW(rest, lr=0.0, betas=(0.9, 0.98), weight_decay=0.01, fused=True),
     ]

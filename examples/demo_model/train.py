@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from batches import Batch, Mix, Stream
 from checkpoint import save_checkpoint
 from model import Clover, Config
-from optimiser import make_optimisers
+from optimiser import RATES, make_optimisers
 from tokenizers import Tokenizer
 from tokens import train_tokenizer
 from torch import Tensor
@@ -77,7 +77,7 @@ def train(out: Path, minutes: float, rows: int, peak: float, seed: int) -> None:
     tok = prepare(out, cfg)
     torch.manual_seed(seed)
     model = Clover(cfg)
-    optimisers = make_optimisers(model, peak)
+    optimisers = make_optimisers(model)
     used, step, seen = 0.0, 0, 0
     last = out / "training_state.pt"
     if last.exists():
@@ -86,14 +86,13 @@ def train(out: Path, minutes: float, rows: int, peak: float, seed: int) -> None:
         for o, s in zip(optimisers, state["optimisers"], strict=True):
             o.load_state_dict(s)
         used, step, seen = state["used"], state["step"], state["seen"]
-    peaks = [g["lr"] for o in optimisers for g in o.param_groups] if step == 0 else [peak, peak / 8]
     stream = Stream(cfg, tok, seed + step, rows)
     mean: dict[str, float] = {}
     saved = tick = time.monotonic()
     for batch in stream:
-        lr, stream.mix = schedule(used / (minutes * 60), 1.0)
-        for o, top in zip(optimisers, peaks, strict=True):
-            o.param_groups[0]["lr"] = top * lr
+        lr, stream.mix = schedule(used / (minutes * 60), peak)
+        for o, share in zip(optimisers, RATES, strict=True):
+            o.param_groups[0]["lr"] = lr * share
         loss, shown = losses(model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
