@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from generate import copy_task, sample
 from held_out import held_out_requests, normalise
+from loosen import SHARE, loosen
 from model import Config, Layout, make_layout
 from tokenizers import Tokenizer
 from tokens import chat_prompt
@@ -57,9 +58,12 @@ class Stream:
         while True:
             copying = self.rng.random() < self.mix.copying
             ex = copy_task(self.rng) if copying else sample(self.rng, self.mix.made_up)
-            if normalise(ex.request) not in self.refused:
+            request = ex.request
+            if not copying and self.rng.random() < SHARE:
+                request = loosen(self.rng, ex)
+            if normalise(request) not in self.refused:
                 break
-        prompt = self.tok.encode(chat_prompt(ex.request), add_special_tokens=False).ids
+        prompt = self.tok.encode(chat_prompt(request), add_special_tokens=False).ids
         answer = self.tok.encode(ex.answer, add_special_tokens=False).ids
         return prompt, [*answer, self.stop]
 
