@@ -10,17 +10,18 @@ import random
 import re
 
 from generate import Example
+from word_lists import words
 
 SHARE = 0.4  # of the examples
 DROP, SWAP, INSERT = 0.07, 0.05, 0.06  # per word outside slot values
-FILLERS = (
+FILLERS = words(
     "a about actually again all already any anyway around away back be been but by can could did "
     "do does down ever first for from get give go got have here how if in is it its just kind know "
     "let like little look make may maybe me might mine more my need next now of off ok one or our "
     "out over quick quickly really right see shall should so some sort still take tell that the "
     "there this today together up us very want was we well were what when which while who will "
     "with would you your"
-).split()
+)
 WORD = re.compile(r"[A-Za-z']+ ?")
 
 

@@ -262,6 +262,8 @@ def test_another_thread_waits_and_the_interpreter_runs_on(core: Any) -> None:
 INTERRUPT = """
 import sys, threading, signal, os, time
 sys.path.insert(0, {tests!r})
+# a job in the background inherits "ignore"
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from tiny_core import write_tiny, tokens
 core = write_tiny(Path({path!r})).open()

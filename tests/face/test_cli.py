@@ -177,6 +177,8 @@ def test_ctrl_c(packed: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "CLOVER_ISA": "reference"},
+        # a job in the background inherits "ignore"
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout and process.stderr
     assert process.stdout.read(1)  # generation is under way
