@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import CheckpointError
@@ -45,9 +46,10 @@ def mask_token_id(checkpoint: Checkpoint, config: Fields, vocab_size: int) -> in
 
 
 def generation_defaults(
-    checkpoint: Checkpoint, config: Fields, vocab_size: int, warnings: list[str]
+    checkpoint: Checkpoint, config: Fields, spec: Mapping[str, Any], warnings: list[str]
 ) -> dict[str, Any]:
     """Decode defaults of the release; neutral where its generation configuration is silent."""
+    vocab_size, width = spec["vocab_size"], spec["block_size"]
     fields = _generation(checkpoint)
     sampled = fields.get("do_sample", True)
     eos = fields.get("eos_token_id", config.get("eos_token_id", []))
@@ -61,6 +63,7 @@ def generation_defaults(
         warnings.append("no eos_token_id: generation ends at its budget only")
     return {
         "threshold": fields.number("threshold", 0.9, high=1.0),
+        "block_length": fields.integer("block_length", width, low=1, high=width),
         "eos_token_id": stops,
         "temperature": fields.number("temperature", 0.0) if sampled else 0.0,
         "top_k": fields.integer("top_k", 0, low=0),

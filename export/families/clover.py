@@ -29,7 +29,7 @@ def read(checkpoint: Checkpoint) -> Model:
     warnings: list[str] = []
     spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
     spec["mask_token_id"] = mask_token_id(checkpoint, config, spec["vocab_size"])
-    generation = generation_defaults(checkpoint, config, spec["vocab_size"], warnings)
+    generation = generation_defaults(checkpoint, config, spec, warnings)
     table = map_tensors(checkpoint, spec)
     layers = range(spec["num_layers"])
     deltanet = [i for i in layers if spec["layer_types"][i] == "deltanet"]

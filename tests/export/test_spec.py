@@ -124,6 +124,7 @@ def generation_of(folder: Path) -> dict[str, Any]:
 def test_decode_defaults_are_read(folder: Path) -> None:
     values = {
         "threshold": 0.75,
+        "block_length": 12,
         "temperature": 0.6,
         "top_k": 20,
         "top_p": 0.95,
@@ -142,6 +143,7 @@ def test_absent_generation_configuration_gives_neutral_defaults(folder: Path) ->
     edit(folder, lambda c: c.update(eos_token_id=3))
     assert generation_of(folder) == {
         "threshold": 0.9,
+        "block_length": 32,
         "eos_token_id": [3],
         "temperature": 0.0,
         "top_k": 0,

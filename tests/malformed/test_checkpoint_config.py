@@ -156,6 +156,7 @@ def test_tokenizer_without_a_vocabulary(spoiled: Any) -> None:
         ("eos_token_id", [320]),
         ("eos_token_id", "</s>"),
         ("threshold", 1.5),
+        ("block_length", 33),
         ("temperature", -1),
         ("top_p", 2),
         ("top_k", -5),
