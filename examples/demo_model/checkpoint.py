@@ -11,6 +11,8 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokens import CHAT_TEMPLATE
 
+# Width 16 writes 6 tokens a forward but loses 1 to 4 points of exact match (README.md).
+DECODE_WIDTH = 8
 FLOAT32 = ("A_log", "dt_bias", "bd_softmax_logit_scale", "bd_softmax_history")
 
 
@@ -44,7 +46,7 @@ def save_checkpoint(model: Clover, tok: Tokenizer, folder: Path) -> None:
         "pad_token_id": end,
         "torch_dtype": "bfloat16",
     }
-    generation = {"threshold": 0.9, "block_length": cfg.block_size, "mask_token_id": mask}
+    generation = {"threshold": 0.9, "block_length": DECODE_WIDTH, "mask_token_id": mask}
     generation |= {"eos_token_id": [stop, end]}
     tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",

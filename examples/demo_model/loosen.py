@@ -12,7 +12,7 @@ import re
 from generate import Example
 from word_lists import words
 
-SHARE = 0.4  # of the examples
+SHARE = 0.6  # of the examples
 DROP, SWAP, INSERT = 0.07, 0.05, 0.06  # per word outside slot values
 FILLERS = words(
     "a about actually again all already any anyway around away back be been but by can could did "
