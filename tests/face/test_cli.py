@@ -90,6 +90,14 @@ def test_prompt_from_stdin(model: clover_edge.Model, packed: Path) -> None:
     assert done.stdout.decode().rstrip("\n") == want.rstrip("\n")
 
 
+def test_message_from_stdin_ends_before_its_line_end(packed: Path) -> None:
+    texts = [
+        run("run", packed, prompt, "--max-new-tokens", 8, "-q", stdin=stdin).stdout
+        for prompt, stdin in (("Hello", b""), ("-", b"Hello\n"), ("-", b"Hello\r\n"))
+    ]
+    assert texts[0] == texts[1] == texts[2] != b""
+
+
 def test_a_system_message(model: clover_edge.Model, packed: Path) -> None:
     messages = [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]
     want = model.chat(messages, max_new_tokens=8)

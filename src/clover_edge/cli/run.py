@@ -45,6 +45,8 @@ def _handle(arguments: argparse.Namespace) -> int:
     with load(arguments.model, threads=arguments.threads, isa=arguments.isa) as model:
         prompt: Any = text
         if not arguments.raw and (arguments.chat or arguments.system or model.has_chat_template):
+            if arguments.prompt == "-":  # the line end that echo adds is no part of a message
+                text = text.removesuffix("\n").removesuffix("\r")
             prompt = [{"role": "user", "content": text}]
             if arguments.system is not None:
                 prompt.insert(0, {"role": "system", "content": arguments.system})
