@@ -36,7 +36,7 @@ endfunction()
 
 function(clover_add_kernels target)
     set(dir ${PROJECT_SOURCE_DIR}/csrc/kernels)
-    set(portable ${dir}/reference.cc ${dir}/reference_mixers.cc ${dir}/dispatch.cc)
+    set(portable ${dir}/reference.cc ${dir}/reference_mixers.cc ${dir}/dispatch.cc ${dir}/ceilings.cc)
     target_sources(${target} PRIVATE ${portable})
     set_source_files_properties(${portable} PROPERTIES COMPILE_OPTIONS "${CLOVER_KERNEL_FLAGS}")
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -45,8 +45,8 @@ function(clover_add_kernels target)
     endif()
     clover_add_isa(${target} avx2
                    FLAGS -mavx2 -mfma -mf16c
-                   SOURCES ${dir}/avx2.cc ${dir}/avx2_mixers.cc)
+                   SOURCES ${dir}/avx2.cc ${dir}/avx2_mixers.cc ${dir}/ceilings_avx2.cc)
     clover_add_isa(${target} avx512vnni
                    FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
-                   SOURCES ${dir}/avx512vnni.cc ${dir}/avx512vnni_mixers.cc)
+                   SOURCES ${dir}/avx512vnni.cc ${dir}/avx512vnni_mixers.cc ${dir}/ceilings_avx512vnni.cc)
 endfunction()

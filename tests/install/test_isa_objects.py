@@ -21,12 +21,14 @@ AVX512 = [*AVX2, *(f"-mavx512{name}" for name in ("f", "bw", "vl", "dq", "vnni")
 FILES = {
     "avx2.cc": AVX2,
     "avx2_mixers.cc": AVX2,
+    "ceilings_avx2.cc": AVX2,
     "avx512vnni.cc": AVX512,
     "avx512vnni_mixers.cc": AVX512,
+    "ceilings_avx512vnni.cc": AVX512,
 }
 WEAK = set("wWvVu")  # weak and unique symbols, in nm's letters
 # What a table offers to dispatch.cc and to its own other file; everything else is local.
-PUBLIC = re.compile(r"clover::(k\w+Kernels|(avx2|avx512vnni)::(delta_\w+|attention)\(.*\))")
+PUBLIC = re.compile(r"clover::(k\w+(Kernels|Ceilings)|(avx2|avx512vnni)::(delta_\w+|attention)\(.*\))")
 
 
 @pytest.fixture(scope="module", params=FILES)
