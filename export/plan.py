@@ -9,7 +9,15 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..quant.recipes import EXPERT, recipe
-from ..quant.schemes import GROUPS, LAYOUT, QUANTISED, Scheme, Shape, scheme_for
+from ..quant.schemes import (
+    GROUPS,
+    LAYOUT,
+    QUANTISED,
+    Scheme,
+    Shape,
+    groups_of,
+    scheme_for,
+)
 from .families import ExpertStack, Model, Part, Tensor
 from .packed_file import ALIGNMENT, PAGE, Blob, FileLayout, lay_out
 
@@ -205,14 +213,18 @@ def _plan_experts(stack: ExpertStack, scheme: str, group: int, large: bool) -> P
 
 
 def _fallbacks(tensors: list[Planned], schemes: dict[str, str]) -> Iterator[str]:
-    """Tensors whose columns no group divides, and which therefore stay bf16."""
+    """Tensors whose columns no group divides, and which therefore take another scheme."""
     for tensor in tensors:
         wanted = schemes[tensor.kind]
         if wanted not in QUANTISED:
             continue
         for name, shape, scheme in _matrices(tensor):
-            if not scheme.quantised:
-                yield f"{name}: {shape[-1]} columns are no multiple of 32; stored as bf16"
+            if scheme.name != wanted:
+                least = min(GROUPS if scheme.name == "bf16" else groups_of(wanted))
+                yield (
+                    f"{name}: {shape[-1]} columns are no multiple of {least}; "
+                    f"stored as {scheme.name}"
+                )
 
 
 def _matrices(tensor: Planned) -> list[tuple[str, Shape, Scheme]]:
@@ -233,7 +245,11 @@ def _scheme_names(tensor: Planned) -> list[str]:
 
 def _scheme_entry(scheme: Scheme, shape: Shape) -> dict[str, Any]:
     entry: dict[str, Any] = {"scheme": scheme.name, "shape": list(shape)}
-    return {**entry, "group": scheme.group} if scheme.quantised else entry
+    if scheme.quantised:
+        entry["group"] = scheme.group
+    if scheme.codebook:
+        entry["codebook"] = list(scheme.codebook)
+    return entry
 
 
 def _up(value: int, multiple: int) -> int:

@@ -42,13 +42,9 @@ def _encode_rows(x: Floats, scheme: Scheme, stats: ErrorStats | None) -> Bytes:
         if stats is not None:
             stats.add(x, from_bf16(bits))
         return bits.astype("<u2").reshape(-1).view(np.uint8)
-    codes: tiles.Codes
-    if scheme.name == "int4":
-        codes, scales = rounding.quantise_int4(x, scheme.group)
-    else:
-        codes, scales = rounding.quantise_int8(x, scheme.group)
+    codes, scales = rounding.quantise(x, scheme)
     if stats is not None:
-        stats.add(x, rounding.dequantise(codes, scales))
+        stats.add(x, rounding.dequantise(codes, scales, scheme))
     return tiles.pack(codes, scales, scheme)
 
 
@@ -61,7 +57,7 @@ def decode(data: Bytes, shape: Shape, scheme: Scheme) -> Floats:
     if scheme.name == "bf16":
         return from_bf16(data.view("<u2").astype(np.uint16)).reshape(shape)
     codes, scales = tiles.unpack(data, (shape[0], shape[1]), scheme)
-    return rounding.dequantise(codes, scales)
+    return rounding.dequantise(codes, scales, scheme)
 
 
 def to_bf16(x: Floats) -> NDArray[np.uint16]:

@@ -24,6 +24,9 @@ def _recipe(experts: str, common: str) -> dict[str, str]:
 RECIPES: dict[str, dict[str, str]] = {
     "int4": _recipe("int4", "int8"),
     "int4-all": _recipe("int4", "int4"),
+    "int4-small": _recipe("int3", "int4"),
+    "codebook4": _recipe("codebook4", "int8"),
+    "codebook4-all": _recipe("codebook4", "codebook4"),
     "int8": _recipe("int8", "int8"),
     "bf16": _recipe("bf16", "bf16"),
     "f32": _recipe("f32", "f32"),

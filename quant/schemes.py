@@ -10,30 +10,43 @@ from dataclasses import dataclass
 from math import prod
 
 from ..errors import ArgumentError
+from .codebook import CODEBOOK, Codebook, check_codebook
 
 TILE_ROWS = 16
 LAYOUT = 1
 GROUPS = (32, 64, 128)
-QUANTISED = ("int8", "int4")
+CODE_BITS = {"int8": 8, "int4": 4, "codebook4": 4, "int3": 3}
+QUANTISED = tuple(CODE_BITS)
 FLOAT_BYTES = {"f32": 4, "bf16": 2}
 SCHEMES = (*FLOAT_BYTES, *QUANTISED)
+
+INT3_GROUP = 64  # the only one: with it the low bits and the high bits both fill whole vectors
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a tensor is stored; ``group`` columns share a scale (0 for floats)."""
+    """How a tensor is stored; ``group`` columns share a scale (0 for floats).
+
+    ``codebook`` holds the values of codebook4's codes and is empty for the others. ArgumentError
+    for a scheme that does not exist, a group or a codebook that it does not take.
+    """
 
     name: str
     group: int = 0
+    codebook: Codebook = ()
 
     def __post_init__(self) -> None:
         if self.name not in SCHEMES:
             raise ArgumentError(f"unknown scheme {self.name!r}; known: {', '.join(SCHEMES)}")
-        allowed = GROUPS if self.quantised else (0,)
+        allowed = groups_of(self.name)
         if self.group not in allowed:
             raise ArgumentError(f"{self.name} takes a group size in {allowed}, not {self.group}")
+        if self.name == "codebook4":
+            check_codebook(self.codebook)
+        elif self.codebook != ():
+            raise ArgumentError(f"{self.name} takes no codebook")
 
     @property
     def quantised(self) -> bool:
@@ -42,8 +55,7 @@ class Scheme:
     @property
     def group_bytes(self) -> int:
         """Bytes of one group of one tile: 16 float16 scales and the codes (quantised only)."""
-        codes = TILE_ROWS * self.group
-        return 2 * TILE_ROWS + (codes // 2 if self.name == "int4" else codes)
+        return 2 * TILE_ROWS + TILE_ROWS * self.group * CODE_BITS[self.name] // 8
 
     def check(self, shape: Shape) -> None:
         """Raise ArgumentError unless a tensor of this shape can be stored this way."""
@@ -63,6 +75,13 @@ class Scheme:
         return -(-n // TILE_ROWS) * (k // self.group) * self.group_bytes
 
 
+def groups_of(name: str) -> tuple[int, ...]:
+    """The group sizes that a scheme takes; (0,) for floats."""
+    if name not in QUANTISED:
+        return (0,)
+    return (INT3_GROUP,) if name == "int3" else GROUPS
+
+
 def fit_group(columns: int, asked: int) -> int | None:
     """The largest group that is no larger than ``asked`` and divides the columns; None if none."""
     if asked not in GROUPS:
@@ -72,8 +91,18 @@ def fit_group(columns: int, asked: int) -> int | None:
 
 
 def scheme_for(name: str, shape: Shape, group: int) -> Scheme:
-    """The scheme ``name`` with the group that fits this shape; bf16 when 32 does not divide it."""
+    """The scheme ``name`` with the group that fits this shape.
+
+    int3 has its own group, whatever is asked for; where that does not divide the columns, int4
+    takes its place. Where 32 does not divide them either, the matrix stays bf16.
+    """
     if name not in QUANTISED:
         return Scheme(name)
+    if name == "int3":
+        if len(shape) == 2 and shape[1] % INT3_GROUP == 0:
+            return Scheme(name, INT3_GROUP)
+        name = "int4"
     fitting = fit_group(shape[-1], group) if len(shape) == 2 else None
-    return Scheme(name, fitting) if fitting else Scheme("bf16")
+    if fitting is None:
+        return Scheme("bf16")
+    return Scheme(name, fitting, CODEBOOK if name == "codebook4" else ())

@@ -227,14 +227,15 @@ def _expert_rows(
 
 
 def _row(path: str, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Name, scheme, shape, group and stored bytes of one vector or matrix."""
+    """Name, scheme, shape, group, bytes and, where it has one, codebook of a vector or matrix."""
     shape, scheme = _shape(path, name, entry), entry.get("scheme")
-    group = entry.get("group", 0)
+    group, codebook = entry.get("group", 0), entry.get("codebook", ())
     try:
-        nbytes = Scheme(scheme, group).nbytes(tuple(shape))  # type: ignore[arg-type]
+        nbytes = Scheme(scheme, group, codebook).nbytes(tuple(shape))  # type: ignore[arg-type]
     except (ArgumentError, TypeError) as error:
         raise ModelFormatError(path, name, str(error)) from error
-    return {"name": name, "scheme": scheme, "shape": shape, "group": group, "bytes": nbytes}
+    row = {"name": name, "scheme": scheme, "shape": shape, "group": group, "bytes": nbytes}
+    return {**row, "codebook": list(codebook)} if codebook else row
 
 
 def _shape(path: str, name: str, entry: Mapping[str, Any]) -> list[int]:

@@ -83,5 +83,5 @@ def _matrix(entry: Any, copies: int) -> dict[str, Any]:
     count = copies
     for n in entry["shape"]:
         count *= n
-    group = f" g{entry['group']}" if entry["scheme"].startswith("int") else ""
+    group = f" g{entry['group']}" if entry.get("group") else ""
     return {"scheme": entry["scheme"] + group, "count": count}

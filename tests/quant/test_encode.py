@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from clover_edge.errors import ArgumentError
-from clover_edge.quant import ErrorStats, Scheme, decode, encode, relative_error
+from clover_edge.quant import CODEBOOK, ErrorStats, Scheme, decode, encode, relative_error
 from clover_edge.quant.encode import from_bf16, to_bf16
 
 ALL = [
     Scheme("f32"),
     Scheme("bf16"),
     *(Scheme(name, group) for name in ("int4", "int8") for group in (32, 64, 128)),
+    *(Scheme("codebook4", group, CODEBOOK) for group in (32, 64, 128)),
+    Scheme("int3", 64),
 ]
 # max |difference| / max |source| of Gaussian weights
-WORST = {"f32": 0.0, "bf16": 1 / 256, "int8": 0.005, "int4": 0.16}
+WORST = {"f32": 0.0, "bf16": 1 / 256, "int8": 0.005, "int4": 0.16, "codebook4": 0.16, "int3": 0.35}
 
 
 def named(scheme: Scheme) -> str:
