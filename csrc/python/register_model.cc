@@ -215,6 +215,19 @@ py::dict arrays(const Sequence &sequence) {
     return out;
 }
 
+py::dict counters(Engine &engine) {
+    Counters now;
+    {
+        const Lease lease(engine); // a pass counts while it runs
+        now = engine.model.counters;
+    }
+    py::dict out;
+    out["rows"] = now.rows;
+    out["experts_touched"] = now.experts_touched;
+    out["bytes_read"] = now.bytes_read;
+    return out;
+}
+
 constexpr const char *kModelDoc =
     "A model mapped from packed files. One call at a time uses it: calls from other threads wait, a call from within\n"
     "a callback raises ArgumentError.\n\n"
@@ -276,6 +289,9 @@ void register_model(py::module_ &m) {
             "threads", [](const Engine &e) { return e.model.pool.size(); }, "Threads in use.")
         .def_property_readonly(
             "weight_bytes", [](const Engine &e) { return e.model.weights.bytes; }, "Bytes of all tensors.")
+        .def_property_readonly("counters", &counters,
+                               "Totals since loading: rows of all passes, distinct experts summed over layers and\n"
+                               "passes (experts_touched), weight bytes read (bytes_read).")
         .def("new_state", &new_state, py::arg("max_tokens"),
              "An empty state for at most max_tokens tokens. Raises ContextLengthError, OutOfMemoryError.")
         .def("commit", &commit, py::arg("state"), py::arg("ids"), py::kw_only(), py::arg("logits") = "last",
