@@ -33,7 +33,9 @@ _TINY = 1e-30  # far below what a float16 scale can hold; inverses of less may o
 class Levels(Protocol):
     """What the codes of a scheme stand for, in units of the scale."""
 
-    ends: tuple[float, ...]  # levels on which the largest element of a group may sit
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Levels on which the largest element of a group may sit."""
 
     def round(self, u: Floats) -> None:
         """Replaces finite floats by their nearest levels."""
@@ -110,7 +112,7 @@ def _largest(columns: Floats) -> Floats:
 
 
 def _quantise_int8(columns: Floats, shape: tuple[int, ...]) -> tuple[NDArray[np.int8], Halves]:
-    scale = _half(np.abs(_largest(columns)) / np.float32(127))
+    scale = _half(np.divide(np.abs(_largest(columns)), 127, dtype=np.float32))
     codes = columns * _inverse(scale.astype(np.float32))
     np.rint(codes, out=codes)
     np.clip(codes, -127, 127, out=codes)

@@ -84,8 +84,8 @@ def _join(quads: Bytes, scheme: Scheme) -> Bytes:
         high = (quads >> 2).reshape(*head, 2, 8, *_VECTOR) << _HIGH_SHIFTS
         vectors = [np.bitwise_or.reduce(bits, axis=3) for bits in (low, high)]
         return np.concatenate(vectors, axis=2)
-    nibbles: Bytes = quads[:, :, ::2] | (quads[:, :, 1::2] << 4)
-    return nibbles
+    nibbles = quads[:, :, ::2] | (quads[:, :, 1::2] << 4)
+    return nibbles.astype(np.uint8, copy=False)
 
 
 def _split(vectors: Bytes, scheme: Scheme) -> Bytes:
@@ -96,7 +96,7 @@ def _split(vectors: Bytes, scheme: Scheme) -> Bytes:
     if scheme.name == "int3":
         low = (vectors[:, :, :4, None] >> _LOW_SHIFTS) & 3
         high = (vectors[:, :, 4:, None] >> _HIGH_SHIFTS) & 1
-        quads: Bytes = low.reshape(*head, -1, *_VECTOR) | (high.reshape(*head, -1, *_VECTOR) << 2)
-        return quads
+        quads = low.reshape(*head, -1, *_VECTOR) | (high.reshape(*head, -1, *_VECTOR) << 2)
+        return quads.astype(np.uint8, copy=False)
     pairs = np.stack([vectors & 15, vectors >> 4], axis=3)  # [tile, group, vector, half, row, j]
     return pairs.reshape(*head, -1, *_VECTOR)
