@@ -48,7 +48,14 @@ class Headers:
 
 @pytest.mark.parametrize(
     ("recipe", "gigabytes", "record"),
-    [("int4", 20.80, 1769472), ("int4-all", 19.59, 1769472), ("int8", 36.91, 3342336)],
+    [
+        ("int4", 20.80, 1769472),
+        ("int4-all", 19.59, 1769472),
+        ("int4-small", 14.56, 1277952),
+        ("codebook4", 20.80, 1769472),
+        ("codebook4-all", 19.59, 1769472),
+        ("int8", 36.91, 3342336),
+    ],
 )
 def test_sizes_of_the_real_model(recipe: str, gigabytes: float, record: int) -> None:
     model = clover.read(Headers())  # type: ignore[arg-type]

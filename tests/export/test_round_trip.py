@@ -15,12 +15,11 @@ from oracle.packed import read_packed
 from tiny_clover import make_checkpoint, write_checkpoint_files
 
 from clover_edge.export import export_checkpoint
+from clover_edge.quant import CODEBOOK, RECIPES
 
-RECIPES = ("int4", "int4-all", "int8", "bf16", "f32")
-# max |difference| / max |source| of a matrix of random weights; 0: exact (the source is bf16).
-# The int4 search clips: at 0.85 of the full step, 1 - 0.85 * 7/8 of an element may be lost.
-EXPERT = {"int4": 0.26, "int4-all": 0.26, "int8": 0.005, "bf16": 0, "f32": 0}
-DENSE = {**EXPERT, "int4": 0.005}
+# max |difference| / max |source| of a matrix of random weights, by scheme; 0: exact (the source is
+# bf16). The search clips: at 0.85 of the full step, 1 - 0.85 * 7/8 of an int4 element may be lost.
+WORST = {"int8": 0.005, "int4": 0.26, "codebook4": 0.26, "int3": 0.48, "bf16": 0, "f32": 0}
 KEPT = ("norm.weight", "mlp.gate.weight", "A_log", "dt_bias", "conv1d.weight", "in_proj_b.weight")
 KEPT += ("in_proj_a.weight", "shared_expert_gate.weight", "conv_right_weight", "logit_scale")
 KEPT += ("history_bias", "history_c")
@@ -37,7 +36,7 @@ def assert_close(tensors: dict[str, np.ndarray], packed: Path, recipe: str) -> N
     assert set(got) == set(tensors)
     for name, source in tensors.items():
         worst = np.abs(got[name].reshape(source.shape) - source).max() / np.abs(source).max()
-        limit = (EXPERT if "mlp.experts." in name else DENSE)[recipe]
+        limit = WORST[RECIPES[recipe]["expert" if "mlp.experts." in name else "dense"]]
         assert worst <= (0 if name.endswith(KEPT) else limit), name
 
 
@@ -81,6 +80,25 @@ def test_columns_that_no_group_divides_stay_bf16_and_the_report_says_so(tmp_path
     got, _ = read_packed(tmp_path / "out")
     name = "layers.0.mlp.experts.down_proj"
     assert (got[name] == tensors[name]).all()
+
+
+def test_experts_that_int3_does_not_fit_are_int4_and_the_report_says_so(tmp_path: Path) -> None:
+    tensors = make_checkpoint(tmp_path / "in", overrides={"moe_intermediate_size": 96})
+    report = export_checkpoint(tmp_path / "in", tmp_path / "out", recipe="int4-small")
+    parts = report.as_dict()["tensors"]["layers.0.experts"]["parts"]
+    assert [parts[p]["scheme"] for p in ("gate", "up", "down")] == ["int3", "int3", "int4"]
+    assert [parts[p]["group"] for p in ("gate", "up", "down")] == [64, 64, 32]
+    wanted = "layers.0.experts.down: 96 columns are no multiple of 64; stored as int4"
+    assert wanted in report.plan.warnings
+    assert_close(tensors, tmp_path / "out", "int4-small")
+
+
+def test_a_codebook_stands_beside_every_tensor_that_uses_it(tiny: Any, tmp_path: Path) -> None:
+    export_checkpoint(tiny().folder, tmp_path / "out", recipe="codebook4")
+    tensors = json.loads((tmp_path / "out" / "config.json").read_text())["clover_edge"]["tensors"]
+    for part in tensors["layers.1.experts"]["parts"].values():
+        assert (part["scheme"], part["codebook"]) == ("codebook4", list(CODEBOOK))
+    assert tensors["embed"]["scheme"] == "int8" and "codebook" not in tensors["embed"]
 
 
 def test_both_expert_namings_give_the_same_bytes(tiny: Any, tmp_path: Path) -> None:

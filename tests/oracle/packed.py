@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 TILE = 16  # rows of a packed tile
+BITS = {"int8": 8, "int4": 4, "codebook4": 4, "int3": 3}
 
 
 def read_packed(folder: Path) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -42,20 +43,34 @@ def decode(entry: dict[str, Any], raw: Bytes) -> Array:
     if entry["scheme"] == "bf16":
         return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
     n, k = shape
-    group, int4 = entry["group"], entry["scheme"] == "int4"
+    group = entry["group"]
     tiles = -(-n // TILE)
-    block = 32 + (8 if int4 else 16) * group
+    block = 32 + group * TILE * BITS[entry["scheme"]] // 8
     raw = raw[: tiles * (k // group) * block].reshape(tiles, k // group, block)
     scales = raw[..., :32].copy().view("<f2").astype(np.float32)  # [tile, group, 16 rows]
-    chunks = raw[..., 32:].reshape(tiles, k // group, -1, TILE, 4)
-    if int4:
-        # byte 4r+j of chunk c: columns 8c+j (low nibble) and 8c+4+j (high nibble)
-        codes = np.concatenate([chunks & 15, chunks >> 4], axis=-1).astype(np.float32) - 8
-    else:
-        codes = chunks.view(np.int8).astype(np.float32)  # byte 4r+j: column 4c+j
-    codes = codes.transpose(0, 1, 3, 2, 4).reshape(tiles, k // group, TILE, group)
-    values = codes * scales[..., None]
+    levels = _levels(entry, raw[..., 32:].reshape(tiles, k // group, -1, TILE, 4))
+    # [tile, group, 4 columns each, row, column] to [tile, group, row, column of the group]
+    levels = levels.transpose(0, 1, 3, 2, 4).reshape(tiles, k // group, TILE, group)
+    values = levels * scales[..., None]
     return values.transpose(0, 2, 1, 3).reshape(tiles * TILE, k)[:n]
+
+
+def _levels(entry: dict[str, Any], vectors: Bytes) -> Array:
+    """Values in units of the scale from the vectors [tile, group, vector, row, j] of all groups."""
+    scheme = entry["scheme"]
+    if scheme == "int8":
+        return vectors.view(np.int8).astype(np.float32)  # byte 4r+j of vector c: column 4c+j
+    fours = []
+    if scheme == "int3":
+        for quad in range(16):  # columns 4 quad .. 4 quad + 3
+            low = vectors[:, :, quad // 4] >> 2 * (quad % 4) & 3
+            high = vectors[:, :, 4 + quad // 8] >> quad % 8 & 1
+            fours.append((low + 4 * high).astype(np.float32) - 4)
+    else:
+        book = np.array(entry.get("codebook", range(-8, 8)), np.float32)
+        for c in range(vectors.shape[2]):  # columns 8c+j (low nibble) and 8c+4+j (high nibble)
+            fours += [book[vectors[:, :, c] & 15], book[vectors[:, :, c] >> 4]]
+    return np.stack(fours, axis=2)
 
 
 def _stored(folder: Path) -> dict[str, Bytes]:
