@@ -13,6 +13,7 @@ import pytest
 
 import clover_edge
 from clover_edge.errors import CloverError, ModelFormatError, UnsupportedModelError
+from clover_edge.quant import CODEBOOK
 
 Config = dict[str, Any]
 
@@ -219,8 +220,31 @@ def part(**values: Any) -> Callable[[Config], Any]:
     return lambda ours: ours["tensors"][STACK]["parts"]["up"].update(values)
 
 
+# A missing one, and some that are none; the stored bytes and group would fit.
+BOOKS: list[Any] = [
+    None,
+    [],
+    {},
+    "0123456789abcdef",
+    list(CODEBOOK[:15]),
+    [*CODEBOOK, 127],
+    list(reversed(CODEBOOK)),
+    [*CODEBOOK[:15], CODEBOOK[14]],
+    [-128, *CODEBOOK[1:]],
+    [*CODEBOOK[:15], 128],
+    [*CODEBOOK[:15], 106.0],
+    [*CODEBOOK[:15], "106"],
+    [*CODEBOOK[:15], None],
+]
 ENTRY_LIES: list[tuple[str, Callable[[Config], Any]]] = [
+    (TENSOR, entry(TENSOR, scheme="int5")),
     (TENSOR, entry(TENSOR, scheme="int3")),
+    (TENSOR, entry(TENSOR, scheme="int3", group=64)),
+    (TENSOR, entry(TENSOR, scheme="codebook4")),
+    (TENSOR, entry(TENSOR, codebook=list(CODEBOOK))),
+    (TENSOR, entry(TENSOR, codebook=None)),
+    (TENSOR, entry(TENSOR, scheme="codebook4", codebook=list(CODEBOOK))),
+    ("final_norm", entry("final_norm", codebook=list(CODEBOOK))),
     (TENSOR, entry(TENSOR, scheme=None)),
     (TENSOR, entry(TENSOR, scheme=["int8"])),
     (TENSOR, entry(TENSOR, scheme="f32")),
@@ -253,6 +277,9 @@ ENTRY_LIES: list[tuple[str, Callable[[Config], Any]]] = [
     (f"{STACK}.up", part(bytes=64)),
     (f"{STACK}.up", part(scheme="int8")),
     (f"{STACK}.up", part(shape=[64, 32])),
+    (f"{STACK}.up", part(scheme="int3", group=64)),
+    (f"{STACK}.up", part(scheme="int3", group=64, bytes=416)),
+    *((f"{STACK}.up", part(scheme="codebook4", codebook=book)) for book in BOOKS),
 ]
 
 
@@ -264,6 +291,21 @@ def test_a_tensor_entry_lies(folder: Folder, number: int) -> None:
     error = folder.refused(name)
     assert isinstance(error, ModelFormatError)
     assert error.path.endswith((".json", ".safetensors"))
+
+
+@pytest.mark.parametrize("recipe", ["int4-small", "codebook4"])
+def test_codes_of_one_scheme_are_declared_to_be_anothers(
+    tiny: Callable[..., Any], pack: Callable[..., Path], tmp_path: Path, recipe: str
+) -> None:
+    """int3 as int4 of the same group, codebook4 without its codebook: named, with the reason."""
+    shutil.copytree(pack(tiny(hidden=128), recipe), tmp_path / "packed")
+    folder = Folder(tmp_path / "packed")
+    if recipe == "int4-small":
+        folder.edit(part(scheme="int4"))
+        folder.refused(f"{STACK}.up", "int4 of shape [64, 128] takes 4352")
+    else:
+        folder.edit(lambda ours: ours["tensors"][STACK]["parts"]["up"].pop("codebook"))
+        folder.refused(f"{STACK}.up", "codebook () is not 16 ascending integers")
 
 
 @pytest.mark.parametrize("name", ["layers.3.norm2", "embed", STACK])

@@ -43,6 +43,28 @@ def forget(name: str, field: str) -> Callable[[TinyFile], None]:
 
 
 EXPERTS = "layers.0.experts.up"
+DOWN = "layers.0.shared.down"
+BOOK = list(range(-120, 120, 15))
+BOOKS: list[tuple[Any, str]] = [
+    ([], "has 0 values, not 16"),
+    (BOOK[:15], "has 15 values, not 16"),
+    ([*BOOK, 127], "has 17 values, not 16"),
+    ([-128, *BOOK[1:]], "-128, below -127"),
+    ([*BOOK[:15], 128], "128 is too large"),
+    ([*BOOK[:15], -129], "-129 is too large"),
+    (BOOK[::-1], "does not ascend at value 1"),
+    ([*BOOK[:15], BOOK[14]], "does not ascend at value 15"),
+    ([*BOOK[:15], 105.0], "no integer"),
+    ([*BOOK[:15], True], "no integer"),
+    ("0123456789abcdef", "no list"),
+    (None, "no list"),
+]
+
+
+def codebook4(book: Any) -> Row:
+    return {"scheme": "codebook4", "group": 32, "codebook": book}
+
+
 LIES: list[tuple[Callable[[TinyFile], None], str, str]] = [
     (drop("final_norm"), "final_norm", "is missing"),
     (drop("layers.1.attn.out"), r"layers\.1\.attn\.out", "is missing"),
@@ -59,13 +81,23 @@ LIES: list[tuple[Callable[[TinyFile], None], str, str]] = [
     (change("embed", shape=[2**64, 1]), "embed", "too large"),
     (change("embed", shape="x"), "embed", "no list"),
     (change("embed", shape=[160, 48.0]), "embed", "no integer"),
-    (change("embed", scheme="int3"), "embed", 'scheme "int3"'),
+    (change("embed", scheme="int5"), "embed", 'scheme "int5"'),
     (change("embed", scheme=None), "embed", "no string"),
     (change("embed", scheme="bf16"), "embed", "bytes"),
     (change("embed", scheme="int4", group=32), "embed", "does not divide its 48 columns"),
     (change("embed", scheme="int8", group=0), "embed", "group 0"),
     (change("embed", scheme="int8", group=16), "embed", "group 16"),
-    (change("layers.0.shared.down", scheme="int8", group=32), "down", "takes 1632"),
+    (change("embed", scheme="int3", group=32), "embed", "group 32 is not 64"),
+    (change("embed", scheme="int3", group=128), "embed", "group 128 is not 64"),
+    (change("embed", scheme="int3", group=64), "embed", "does not divide its 48 columns"),
+    (change("embed", scheme="codebook4", group=0), "embed", "group 0"),
+    (change(DOWN, scheme="int8", group=32), DOWN, "takes 1632"),
+    (change(DOWN, scheme="codebook4", group=32, codebook=BOOK), DOWN, "takes 864"),
+    (change("layers.1.attn.out", scheme="int3", group=64), r"attn\.out", "takes 1248"),
+    *((change(DOWN, bytes=864, **codebook4(book)), DOWN, reason) for book, reason in BOOKS),
+    (change(DOWN, bytes=864, scheme="codebook4", group=32), DOWN, "has 0 values, not 16"),
+    (change(DOWN, bytes=864, scheme="int4", group=32, codebook=BOOK), DOWN, "int4 takes no"),
+    (change("final_norm", codebook=BOOK), "final_norm", "f32 takes no codebook"),
     (change("layers.0.router", scheme="bf16"), "router", "must be f32"),
     (change("layers.0.norm1", scheme="bf16"), "norm1", "must be f32"),
     (change("layers.0.delta.ba", scheme="int8", group=32), r"delta\.ba", "must be f32"),
@@ -100,12 +132,12 @@ def test_a_table_that_lies(file: TinyFile, number: int) -> None:
 
 
 def test_the_error_is_in_parts(file: TinyFile) -> None:
-    change("head", scheme="int3")(file)
+    change("head", scheme="int5")(file)
     with pytest.raises(ModelFormatError) as caught:
         file.open()
     assert caught.value.path == str(file.path)
     assert caught.value.field == "head"
-    assert caught.value.reason == 'scheme "int3" is not known'
+    assert caught.value.reason == 'scheme "int5" is not known'
 
 
 def test_data_padded_to_the_boundary_is_accepted(file: TinyFile) -> None:
