@@ -23,7 +23,7 @@ Codes = NDArray[np.uint8] | NDArray[np.int8]
 Code = TypeVar("Code", np.uint8, np.int8)
 
 # Candidate scales, as multiples of (largest element) / (outermost level). With the closed-form
-# refit these five come within 0.05 dB of a grid five times as fine (Gaussian and Student-t weights;
+# refit these five come within 0.06 dB of a grid five times as fine (Gaussian and Student-t weights;
 # int4 and codebook4 at group 32, int3 at 64). Fewer levels want more clipping.
 SEARCH_GRID = (0.85, 0.92, 1.0, 1.08, 1.16)
 SEARCH_GRIDS = {"int3": (0.7, 0.8, 0.9, 1.0, 1.1)}

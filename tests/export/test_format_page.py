@@ -1,4 +1,4 @@
-"""The worked example of docs/format.md is what the writer writes."""
+"""The worked examples of docs/format.md are what the writer and the packer write."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 LINE = re.compile(r"^([0-9a-f]{4})  ((?:[0-9a-f]{2} ){15}[0-9a-f]{2})", re.MULTILINE)
 
 
-def page_bytes(size: int) -> bytes:
+def dump(number: int) -> dict[int, bytes]:
+    """Offset and bytes of each line of one of the page's two dumps."""
+    blocks = [LINE.findall(block) for block in PAGE.read_text().split("```")]
+    dumps = [lines for lines in blocks if lines]
+    assert len(dumps) == 2
+    return {int(at, 16): bytes.fromhex(text) for at, text in dumps[number]}
+
+
+def page_bytes(lines: dict[int, bytes], size: int) -> bytes:
     """The example's bytes; a line that is left out repeats the one above it."""
-    lines = {int(at, 16): bytes.fromhex(text) for at, text in LINE.findall(PAGE.read_text())}
     out = b""
     while len(out) < size:
         out += lines.get(len(out), out[-16:])
@@ -31,5 +38,12 @@ def test_worked_example_is_what_the_writer_writes(tmp_path: Path) -> None:
         writer.write("demo", data.data)
         writer.finish()
     written = (tmp_path / files[0].name).read_bytes()
-    assert written == page_bytes(len(written))
-    assert len(LINE.findall(PAGE.read_text())) == 18
+    assert len(dump(0)) == 18
+    assert written == page_bytes(dump(0), len(written))
+
+
+def test_int3_example_is_what_the_packer_packs() -> None:
+    row = (np.arange(64, dtype=np.float32) - 32) / 32
+    data = encode(row[None], Scheme("int3", 64))
+    assert len(dump(1)) == 12
+    assert data.tobytes() == page_bytes(dump(1), data.size)

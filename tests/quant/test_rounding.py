@@ -169,7 +169,7 @@ def test_weights_below_float16_become_zero_not_nan(scheme: Scheme, size: float) 
 def test_small_and_large_weights_keep_their_quality(scheme: Scheme, size: float) -> None:
     x = gaussian(64, 128)
     # Subnormal scales have few bits, and a codebook's are a sixteenth of int4's: 2 dB lost at 1e-5.
-    lost = 2.5 if scheme.name == "codebook4" and size == 1e-5 else 0.1
+    lost = 2.2 if scheme.name == "codebook4" and size == 1e-5 else 0.1
     assert sqnr(x * np.float32(size), scheme) > sqnr(x, scheme) - lost
 
 
