@@ -64,6 +64,24 @@ def test_dry_run_writes_nothing_and_reads_no_weight(
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("recipe", "expert", "dense"),
+    [
+        ("int4-small", "int3 g64", "int4 g32"),
+        ("codebook4", "codebook4 g32", "int8 g32"),
+        ("codebook4-all", "codebook4 g32", "codebook4 g32"),
+    ],
+)
+def test_plan_names_the_schemes_of_a_recipe(
+    tiny: Any, capsys: pytest.CaptureFixture[str], recipe: str, expert: str, dense: str
+) -> None:
+    assert run(tiny(hidden=128).folder, "--recipe", recipe, "--dry-run", "--json") == 0
+    printed = capsys.readouterr()
+    classes = json.loads(printed.out)["classes"]
+    assert (classes["expert"]["schemes"], classes["dense"]["schemes"]) == ([expert], [dense])
+    assert expert in printed.err and dense in printed.err
+
+
 def test_f32_export_says_that_nothing_was_lost(
     tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,25 @@ def test_inspect(packed: Path) -> None:
         assert word in table
     for row in facts["tensors"]:
         assert f"{row['bytes']:,}" in table
+
+
+@pytest.mark.parametrize(
+    ("recipe", "experts", "common"),
+    [
+        ("int4-small", "int3 g64", "int4 g32"),
+        ("codebook4", "codebook4 g32", "int8 g32"),
+        ("codebook4-all", "codebook4 g32", "codebook4 g32"),
+    ],
+)
+def test_inspect_names_every_scheme(
+    tiny: Callable[..., Any], pack: Callable[..., Path], recipe: str, experts: str, common: str
+) -> None:
+    done = run("inspect", pack(tiny(hidden=128), recipe), "--json")
+    assert done.returncode == 0, done.stderr
+    schemes = {row["class"]: row["schemes"] for row in json.loads(done.stdout)["tensors"]}
+    assert schemes["experts"] == [experts]
+    for name in ("attention", "deltanet", "shared expert", "embedding", "head"):
+        assert schemes[name] == [common]
 
 
 def test_devices() -> None:
