@@ -1,101 +1,270 @@
-"""Times the kernels that a pass spends its time in, one thread, on this machine.
+"""Times the kernels a pass spends its time in, beside this machine's ceilings and what others do.
 
-    python benches/kernels.py                    # a Markdown table for each group
-    CLOVER_ISA=avx2 python benches/kernels.py    # another instruction set
+    python benches/kernels.py                              # tables, one and two threads
+    python benches/kernels.py --threads 1 --only products --m 1 8 32 --n 2048
+    python benches/kernels.py --isa avx2 --json
 
-Products: W [n, k] of packed weights times M rows of activations, rounding of activations included;
-GOP/s counts 2 M n k. DeltaNet: a block of rows through 32 heads of 128 x 128, by both forms of the
-commit and by the preview. Medians of several runs; both forms of the commit run in turn.
+Products: rows [m, k] times W [n, k]^T from float rows to float results, rounding of the rows to
+int8 included on every side; several matrices in turn, "hot" ones that fit the last cache together
+or, at m = 1, "cold" ones that are far larger. GOP/s counts 2 m n k. Peers run in the same rounds,
+where they are installed (extras `bench`, `peers`); a number after × is their time over ours.
+Fractions are of the ceilings that the same run measures.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import statistics
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import kernel_cases as cases
 import numpy as np
+from measure import Call, Ceilings, in_turns, ratio
+from peers.codes import Missing
+from synthetic import Shape
 
 from clover_edge import _core
-from clover_edge.quant import Scheme, encode
 
 HEADS, WIDTH = 32, 128
+HOT_BYTES, COLD_BYTES = 10 << 20, 256 << 20
+Row = dict[str, Any]
 
 
-def median_seconds(calls: list[Callable[[], Any]], repeats: int) -> list[float]:
-    """Medians of calls made in turn, so that a change of the machine's speed meets all alike."""
-    times: list[list[float]] = [[] for _ in calls]
-    for number in range(repeats + 1):
-        for taken, call in zip(times, calls, strict=True):
-            started = time.perf_counter()
-            call()
-            if number:  # the first round warms caches
-                taken.append(time.perf_counter() - started)
-    return [statistics.median(taken) for taken in times]
+def _row(group: str, case: str, seconds: float, work: cases.Work, ceilings: Ceilings) -> Row:
+    return {
+        "group": group,
+        "case": case,
+        "threads": ceilings.threads,
+        "ms": 1e3 * seconds,
+        "gops": work.operations / seconds / 1e9,
+        "gbs": work.nbytes / seconds / 1e9,
+        "of_dot": work.operations / seconds / ceilings.dot,
+        "of_fma": work.operations / seconds / ceilings.fma,
+        "of_read": work.nbytes / seconds / ceilings.read,
+        "peers": {},
+    }
 
 
-def products(isa: str | None, n: int, k: int, repeats: int) -> None:
-    """GOP/s of int4 and int8 products at several widths of a pass."""
-    rng = np.random.default_rng(0)
-    weights = rng.normal(0, k**-0.5, (n, k)).astype(np.float32)
-    rows = (1, 8, 32)
-    print(f"| W [{n}, {k}], GOP/s |" + "".join(f" M = {m} |" for m in rows))
-    print("| --- |" + " ---: |" * len(rows))
-    for scheme in ("int4", "int8"):
-        for group in (32, 64, 128):
-            packed = encode(weights, Scheme(scheme, group))
-            cells = []
-            for m in rows:
-                x = rng.normal(0, 1, (m, k)).astype(np.float32)
-                call = partial(_core.kernels.matmul, isa, packed, scheme, n, k, group, x)
-                cells.append(2e-9 * m * n * k / median_seconds([call], repeats)[0])
-            print(f"| {scheme} g{group} |" + "".join(f" {cell:.0f} |" for cell in cells))
+def products(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
+    """Matrix products of every scheme."""
+    for scheme in cases.schemes(options.scheme):
+        for n in options.n:
+            nbytes = scheme.nbytes((n, options.k))
+            copies = max(1, min(4, HOT_BYTES // nbytes))
+            product = cases.Product(scheme, n, options.k, copies, ceilings.threads, options.isa)
+            peers = dict(_peers(product, options.peers))
+            for m in options.m:
+                sides: dict[str, Call] = {"ours": product.ours(m)}
+                sides.update({name: peer.call(m) for name, peer in peers.items()})
+                times = in_turns(sides, options.rounds, threads=ceilings.threads)
+                seconds = statistics.median(times["ours"]) / copies
+                work = product.work(m)
+                one = cases.Work(work.operations / copies, work.nbytes / copies)
+                case = f"{cases.label(scheme)}, n {n}, m {m}"
+                row = _row("products", case, seconds, one, ceilings)
+                row["peers"] = {name: ratio(times, name, "ours") for name in peers}
+                yield row
 
 
-def delta(isa: str | None, rows: int, repeats: int) -> None:
-    """Milliseconds of one DeltaNet layer's heads."""
-    rng = np.random.default_rng(1)
-    q, k, v = (rng.normal(0, WIDTH**-0.5, (rows, WIDTH)).astype(np.float32) for _ in range(3))
-    g, beta = (rng.uniform(lo, hi, rows).astype(np.float32) for lo, hi in ((-0.5, 0), (0, 1)))
-    state = rng.normal(0, 1, (WIDTH, WIDTH)).astype(np.float32)
-    kernels = _core.kernels
+def _peers(product: cases.Product, names: list[str]) -> Iterator[tuple[str, cases.Peer]]:
+    for name in names:
+        try:
+            yield name, product.peer(name)
+        except Missing:
+            continue
 
-    def heads(call: Callable[[], Any]) -> Callable[[], None]:
-        return lambda: [call() for _ in range(HEADS)] and None
 
-    sequential, closed, preview = median_seconds(
-        [
-            heads(lambda: kernels.delta_commit(isa, q, k, v, g, beta, state)),
-            heads(lambda: kernels.delta_closed(isa, q, k, v, g, beta, state)),
-            heads(lambda: kernels.delta_preview(isa, q, k, v, beta, state, 4.0, 1.0, 1.0)),
-        ],
-        repeats,
-    )
-    print(
-        f"| {rows} | {1e3 * sequential:.2f} | {1e3 * closed:.2f} | {closed / sequential:.2f} "
-        f"| {1e3 * preview:.2f} |"
-    )
+def cold(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
+    """One row, weights that no cache holds: memory speed."""
+    for scheme in cases.schemes(options.scheme):
+        n = 8192
+        copies = COLD_BYTES // scheme.nbytes((n, options.k)) + 1
+        product = cases.Product(scheme, n, options.k, copies, ceilings.threads, options.isa)
+        times = in_turns({"ours": product.ours(1)}, 5, inner=3)
+        seconds, work = statistics.median(times["ours"]), product.work(1)
+        case = f"{cases.label(scheme)}, n {n}, m 1, {copies} matrices"
+        yield _row("cold", case, seconds, work, ceilings)
+
+
+def experts(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
+    """The experts of a layer, hidden 2048, inner 512, top-8, router included, no shared expert."""
+    for count in (64, 256):
+        shape = Shape(1, 512, experts=count, shared=0)
+        with cases.layers(shape, ceilings.threads, options.isa, group=options.group) as layer:
+            try:
+                peer = layer.peer() if "onnxruntime" in options.peers else None
+            except Missing:
+                peer = None
+            for m in options.m:
+                ours, touched = layer.feed_forward(m)
+                sides = {"ours": ours, **({"onnxruntime": peer.call(m)} if peer else {})}
+                times = in_turns(sides, options.rounds, inner=3, threads=ceilings.threads)
+                work, seconds = layer.work(m, touched), statistics.median(times["ours"])
+                case = f"{count} experts, m {m}, {touched} touched"
+                row = _row("experts", case, seconds, work, ceilings)
+                row["of_roofline"] = ceilings.seconds(work.operations, work.nbytes) / seconds
+                row["peers"] = {
+                    name: ratio(times, name, "ours") for name in sides if name != "ours"
+                }
+                yield row
+
+
+def mixers(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
+    """Mixer halves of the model's shape, projections included, int4 g32."""
+    for committed in (0, 1024, 4096):
+        shape = Shape(4, 16_384, experts=16)
+        with cases.layers(shape, ceilings.threads, options.isa, committed=committed) as layer:
+            for number, kind in ((0, "deltanet"), (3, "attention")):
+                if kind == "deltanet" and committed:
+                    continue  # its cost does not depend on the past
+                for preview in (False, True):
+                    for m in options.m:
+                        call = layer.mixer(number, m, preview=preview)
+                        times = in_turns({"ours": call}, options.rounds)["ours"]
+                        mode = "preview" if preview else "commit"
+                        case = f"{kind}, {mode}, past {committed}, m {m}"
+                        work = _mixer_work(layer, number, m, committed)
+                        yield _row("mixers", case, statistics.median(times), work, ceilings)
+
+
+def _mixer_work(layer: cases.Layer, number: int, m: int, committed: int) -> cases.Work:
+    """Projections, and keys and values or recurrent matrices once."""
+    spec, entries = layer.folder.spec, layer.folder.entries
+    kind = "attn" if spec["layer_types"][number] == "attention" else "delta"
+    names = [f"layers.{number}.{kind}.{part}" for part in ("in", "out")]
+    parameters = sum(float(np.prod(entries[name]["shape"])) for name in names)
+    nbytes = float(sum(layer.folder.sizes[name] for name in names))
+    if kind == "attn":
+        width = spec["head_dim"] * spec["num_kv_heads"]
+        keys = committed + m
+        pairs = 2.0 * 2 * m * keys * spec["head_dim"] * spec["num_heads"]
+        return cases.Work(2 * m * parameters + pairs, nbytes + 2 * 4 * width * keys)
+    state = spec["delta_v_heads"] * spec["delta_k_dim"] * spec["delta_v_dim"]
+    return cases.Work(2 * m * parameters + 3 * 2.0 * m * state, nbytes + 4 * state)
+
+
+def heads(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
+    """Single kernels through the Python module, which adds some microseconds; one thread."""
+    kernels, isa, rng = _core.kernels, options.isa, np.random.default_rng(1)
+
+    def normal(*shape: int) -> cases.Floats:
+        return (rng.standard_normal(shape) * WIDTH**-0.5).astype(np.float32)
+
+    state = normal(WIDTH, WIDTH)
+    for m in options.m:
+        q, k, v = normal(m, WIDTH), normal(m, WIDTH), normal(m, WIDTH)
+        g, beta = -np.abs(normal(m)), np.abs(normal(m))
+        block, ring, taps = normal(m, 8192), normal(3, 8192), normal(8192, 4)
+        past = normal(1024 + m, 256)
+        walk = cases.Work(3 * 2.0 * m * WIDTH**2 * HEADS, 4.0 * WIDTH**2 * HEADS)
+        runs: dict[str, tuple[Callable[[], Any], int, cases.Work]] = {
+            "delta commit": (
+                partial(kernels.delta_commit, isa, q, k, v, g, beta, state),
+                HEADS,
+                walk,
+            ),
+            "delta closed": (
+                partial(kernels.delta_closed, isa, q, k, v, g, beta, state),
+                HEADS,
+                walk,
+            ),
+            "delta preview": (
+                partial(kernels.delta_preview, isa, q, k, v, beta, state, 4.0, 1.0, 1.0),
+                HEADS,
+                cases.Work(2.0 * m * WIDTH * (WIDTH + 2 * m) * HEADS, walk.nbytes),
+            ),
+            "convolution, 8192 channels": (
+                partial(kernels.conv, isa, ring, block, taps),
+                1,
+                cases.Work(2.0 * m * 8192 * 4, 4.0 * 8192 * (2 * m + 7)),
+            ),
+            "attention head, past 1024": (
+                partial(kernels.attention, isa, normal(m, 256), past, past, False, 0.06),
+                16,
+                cases.Work(4.0 * 16 * m * (1024 + m) * 256, 2 * 4.0 * 2 * (1024 + m) * 256),
+            ),
+        }
+        for name, (run, times, work) in runs.items():
+            taken = in_turns({"ours": partial(_repeat, run, times)}, options.rounds, inner=3)[
+                "ours"
+            ]
+            yield _row("heads", f"{name}, m {m}", statistics.median(taken), work, ceilings)
+
+
+def _repeat(run: Callable[[], Any], times: int) -> None:
+    for _ in range(times):
+        run()
+
+
+def head_stats(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
+    """Projection onto the vocabulary and its statistics, one thread."""
+    n, k, rng = 24_832, options.k, np.random.default_rng(2)
+    for scheme in cases.schemes(options.scheme or ["int4 g32", "int8 g32"]):
+        product = cases.Product(scheme, n, k, 1, 1, options.isa)
+        for m in options.m:
+            x = rng.standard_normal((m, k), np.float32)
+            stored = (product.stored[0], scheme.name, n, k, scheme.group, x, n)
+            run = partial(_core.kernels.head_stats, options.isa, *stored)
+            taken = in_turns({"ours": partial(_repeat, run, 1)}, options.rounds, inner=3)["ours"]
+            case = f"{cases.label(scheme)}, n {n}, m {m}"
+            yield _row("head", case, statistics.median(taken), product.work(m), ceilings)
+
+
+GROUPS = {
+    "products": products,
+    "cold": cold,
+    "experts": experts,
+    "mixers": mixers,
+    "heads": heads,
+    "head": head_stats,
+}
+SINGLE = ("heads", "head")  # timed on one thread only
+
+
+def _print(row: Row) -> None:
+    cells = [row["case"], f"{row['ms']:.3f}", f"{row['gops']:.0f}", f"{row['gbs']:.1f}"]
+    cells += [f"{100 * row[name]:.0f} %" for name in ("of_dot", "of_fma", "of_read")]
+    cells.append(", ".join(f"{name} ×{value:.2f}" for name, value in row["peers"].items()))
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--isa", help="an instruction set of _core.available_isas()")
+    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument("--scheme", nargs="+", default=[], metavar='"int4 g32"')
+    parser.add_argument("--n", type=int, nargs="+", default=[512, 2048, 8192])
+    parser.add_argument("--k", type=int, default=2048)
+    parser.add_argument("--m", type=int, nargs="+", default=[1, 4, 8, 16, 32, 64])
+    parser.add_argument("--group", type=int, default=32, help="of the experts")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--peers", nargs="*", choices=cases.PEERS, default=list(cases.PEERS))
+    return parser.parse_args()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n", type=int, default=2048)
-    parser.add_argument("--k", type=int, default=2048)
-    parser.add_argument("--repeats", type=int, default=21)
-    arguments = parser.parse_args()
-    isa = os.environ.get("CLOVER_ISA")
-    print(f"instruction set: {isa or _core.available_isas()[-1]}, one thread\n")
-    products(isa, arguments.n, arguments.k, arguments.repeats)
-    print(f"\n| rows, {HEADS} heads of {WIDTH} x {WIDTH} | commit, sequential, ms ", end="")
-    print("| commit, closed form, ms | closed / sequential | preview, ms |")
-    print("| --- |" + " ---: |" * 4)
-    for rows in (1, 8, 32):
-        delta(isa, rows, arguments.repeats)
+    options = _options()
+    for threads in options.threads:
+        ceilings = Ceilings(threads, options.isa)
+        if options.json:
+            found = {"dot": ceilings.dot, "fma": ceilings.fma, "read": ceilings.read}
+            print(json.dumps({"ceilings": found, "threads": threads}))
+        else:
+            print(f"\n{options.isa or _core.available_isas()[-1]}, {ceilings}")
+        for name in options.only:
+            if name in SINGLE and threads > 1:
+                continue
+            if not options.json:
+                print(f"\n| {name} | ms | GOP/s | GB/s | of int8 | of f32 | of read | peers |")
+                print("| --- |" + " ---: |" * 6 + " --- |")
+            for row in GROUPS[name](options, ceilings):
+                print(json.dumps(row), flush=True) if options.json else _print(row)
     return 0
 
 

@@ -1,0 +1,93 @@
+"""Timing in turns: sides of a comparison run one after the other, again and again.
+
+A shared machine changes speed from one second to the next, so two sides are compared round by
+round, and a ceiling is the best of several runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clover_edge import _core
+
+Call = Callable[[], "float | None"]
+Times = dict[str, list[float]]
+
+_READ_BYTES = 512 << 20
+_CEILING_RUNS = 7
+_SETTLE = 0.01  # seconds in which the other side's threads stop spinning
+
+
+def timed(call: Call) -> float:
+    """Seconds of a call: what it returns, or else what passes."""
+    started = time.perf_counter()
+    told = call()
+    return time.perf_counter() - started if told is None else told
+
+
+def in_turns(sides: Mapping[str, Call], rounds: int, *, inner: int = 5, threads: int = 1) -> Times:
+    """Seconds of every side in every round: the median of `inner` calls behind an untimed one."""
+    times: Times = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name, call in sides.items():
+            if threads > 1 and len(sides) > 1:
+                _settle()
+            call()
+            taken = statistics.median(timed(call) for _ in range(inner))
+            if number:  # the first round warms caches and clocks
+                times[name].append(taken)
+    return times
+
+
+def _settle() -> None:
+    """Waits without sleeping, after which a virtual machine's first calls are slow."""
+    end = time.perf_counter() + _SETTLE
+    while time.perf_counter() < end:
+        pass
+
+
+def ratio(times: Times, other: str, ours: str) -> float:
+    """How many times as long the other side takes: the median over rounds."""
+    return statistics.median(a / b for a, b in zip(times[other], times[ours], strict=True))
+
+
+def geometric_mean(values: list[float]) -> float:
+    return statistics.geometric_mean(values)
+
+
+class Ceilings:
+    """What this machine does at most with a number of threads: operations (a multiply-add is two)
+    and bytes a second, each the best of seven runs."""
+
+    def __init__(self, threads: int, isa: str | None = None) -> None:
+        timing = _core.timing
+        self.threads = threads
+        self.dot = _best(lambda: timing.ceiling_dot(isa, threads))
+        self.fma = _best(lambda: timing.ceiling_fma(isa, threads))
+        self.read = _best(lambda: timing.ceiling_read(isa, threads, _stream()))
+
+    def seconds(self, operations: float, nbytes: float) -> float:
+        """The roofline: the longer of computing (int8) and reading."""
+        return max(operations / self.dot, nbytes / self.read)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.threads} thread{'s' if self.threads > 1 else ''}: "
+            f"int8 {self.dot / 1e9:.0f} GOP/s, f32 {self.fma / 1e9:.0f} GFLOP/s, "
+            f"read {self.read / 1e9:.1f} GB/s"
+        )
+
+
+def _best(run: Callable[[], float]) -> float:
+    return max(run() for _ in range(_CEILING_RUNS))
+
+
+@cache
+def _stream() -> NDArray[np.uint8]:
+    return np.ones(_READ_BYTES, np.uint8)
