@@ -58,8 +58,7 @@ class Nearest:
 
     @staticmethod
     def _places(u: Floats) -> NDArray[np.intp]:
-        place = np.clip(u, -LIMIT, LIMIT)
-        place *= 2
+        place = u * np.float32(2)
         np.floor(place, out=place)
         place += 2 * LIMIT
-        return place.astype(np.intp)
+        return place.astype(np.intp)  # take() clips what lies beyond either end
