@@ -15,17 +15,25 @@ from oracle.packed import read_packed
 from clover_edge import _core
 
 ISAS = _core.available_isas()
-RECIPES = ("int8", "int4", "int4-all")
+RECIPES = ("int8", "int4", "int4-all", "int4-small", "codebook4", "codebook4-all")
 SCHEMES = {
     "f32": {"f32"},
     "bf16": {"f32", "bf16"},
     "int8": {"f32", "int8"},
     "int4": {"f32", "int8", "int4"},
     "int4-all": {"f32", "int4"},
+    "int4-small": {"f32", "int4", "int3"},
+    "codebook4": {"f32", "int8", "codebook4"},
+    "codebook4-all": {"f32", "codebook4"},
 }
-# Loss of stored values: largest error as a share of its group's largest value (half a step of int8;
-# int4 may give up a little at the end of its range), and the relative root mean square.
-LOSS = {"int8": (0.51 / 127, 0.008), "int4": (0.2, 0.1)}
+# Loss of stored values: group; largest error as a share of the group's largest value (half a step
+# of int8; the others may give up a little at the ends of their range); relative root mean square.
+LOSS = {
+    "int8": (32, 0.51 / 127, 0.008),
+    "int4": (32, 0.2, 0.1),
+    "codebook4": (32, 0.2, 0.09),
+    "int3": (64, 0.5, 0.2),
+}
 SEEDS = range(8)
 
 
@@ -57,9 +65,12 @@ def loses(name: str, value: np.ndarray, recipe: str) -> str | None:
     floats = (*FLOAT_MATRICES, "conv1d.weight", "conv_right_weight")
     if value.ndim == 1 or name.endswith(floats) or recipe in ("f32", "bf16"):
         return None
-    if recipe == "int4":
-        return "int4" if "experts." in name else "int8"
-    return "int8" if recipe == "int8" else "int4"
+    routed, common = {
+        "int4": ("int4", "int8"),
+        "int4-small": ("int3", "int4"),
+        "codebook4": ("codebook4", "int8"),
+    }.get(recipe, (recipe.removesuffix("-all"),) * 2)
+    return routed if ".experts." in name else common
 
 
 @pytest.mark.parametrize("recipe", SCHEMES)
@@ -79,8 +90,8 @@ def test_packed_folder_holds_the_checkpoint(
         if scheme is None:
             assert np.array_equal(found, value), name
             continue
-        largest, spread = LOSS[scheme]
-        groups, error = (a.reshape(-1, 32) for a in (value, np.abs(found - value)))
+        group, largest, spread = LOSS[scheme]
+        groups, error = (a.reshape(-1, group) for a in (value, np.abs(found - value)))
         assert (error <= largest * np.abs(groups).max(axis=1, keepdims=True)).all(), name
         assert np.sqrt((error**2).mean() / (groups**2).mean()) < spread, name
 
