@@ -31,14 +31,18 @@ def timed(call: Call) -> float:
     return time.perf_counter() - started if told is None else told
 
 
-def in_turns(sides: Mapping[str, Call], rounds: int, *, inner: int = 5, threads: int = 1) -> Times:
-    """Seconds of every side in every round: the median of `inner` calls behind an untimed one."""
+def in_turns(
+    sides: Mapping[str, Call], rounds: int, *, inner: int = 5, threads: int = 1, warm: bool = True
+) -> Times:
+    """Seconds of every side in every round: the median of `inner` calls, with `warm` behind an
+    untimed one."""
     times: Times = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name, call in sides.items():
             if threads > 1 and len(sides) > 1:
                 _settle()
-            call()
+            if warm:
+                call()
             taken = statistics.median(timed(call) for _ in range(inner))
             if number:  # the first round warms caches and clocks
                 times[name].append(taken)

@@ -2,6 +2,7 @@
 
     python benches/must_hold.py foundation
     python benches/must_hold.py foundation --only kl --limit 100     # a quick look
+    python benches/must_hold.py kernels --models DIR                 # keeps synthetic models there
 
 Exit code 1 if a row falls short, else 3 if one had to be skipped, else 0. The checks stand in
 benches/checks/, a module for each set of rows; every figure is measured by this run.
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from checks.row import Context, Row, Skipped
 
-SETS = ("foundation",)
+SETS = ("foundation", "kernels")
 
 
 def rows(context: Context, name: str, only: str | None) -> Iterable[Row]:
@@ -48,11 +49,18 @@ def main() -> int:
     parser.add_argument("--limit", type=int, metavar="N", help="at most N prompts of a set")
     parser.add_argument("--no-install", action="store_true", help="without the fresh install")
     parser.add_argument("--checkpoint", type=Path, help="a demo checkpoint other than the bundled")
+    parser.add_argument("--models", type=Path, help="where synthetic models are made and kept")
+    parser.add_argument("--no-full", action="store_true", help="without the model of full size")
     arguments = parser.parse_args()
     short = skipped = False
     with tempfile.TemporaryDirectory(prefix="clover-edge-must-hold-") as scratch:
         context = Context(
-            Path(scratch), arguments.limit, not arguments.no_install, arguments.checkpoint
+            Path(scratch),
+            arguments.limit,
+            not arguments.no_install,
+            arguments.checkpoint,
+            arguments.models or Path(scratch),
+            not arguments.no_full,
         )
         started = time.perf_counter()
         for row in rows(context, arguments.set, arguments.only):

@@ -55,6 +55,8 @@ class Context:
     limit: int | None
     install: bool
     checkpoint: Path | None
+    models: Path  # where synthetic models are made
+    full: bool  # whether the model of full size is made
     _packed: dict[str, Path] = field(default_factory=dict)
     _scores: dict[str, evaluate.Score] = field(default_factory=dict)
 
