@@ -10,6 +10,9 @@ include(CheckCXXSourceCompiles)
 
 # Contracting a*b+c differently in two instances of a template would break the bitwise row rule.
 set(CLOVER_KERNEL_FLAGS -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # both passes stretch lifetimes until the products' sums spill
+    list(APPEND CLOVER_KERNEL_FLAGS -fno-gcse -fno-tree-pre)
+endif()
 # GCC 12 warns about the deliberately undefined operands inside its own AVX-512 header.
 set(CLOVER_ISA_FLAGS ${CLOVER_KERNEL_FLAGS} -Wno-maybe-uninitialized)
 
@@ -46,6 +49,12 @@ function(clover_add_kernels target)
     clover_add_isa(${target} avx2
                    FLAGS -mavx2 -mfma -mf16c
                    SOURCES ${dir}/avx2.cc ${dir}/avx2_mixers.cc ${dir}/ceilings_avx2.cc)
+    clover_add_isa(${target} avxvnni
+                   FLAGS -mavx2 -mfma -mf16c -mavxvnni
+                   SOURCES ${dir}/avxvnni.cc ${dir}/ceilings_avxvnni.cc)
+    clover_add_isa(${target} vnni256
+                   FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512vnni -DCLOVER_VNNI_EVEX
+                   SOURCES ${dir}/avxvnni.cc ${dir}/ceilings_avxvnni.cc)
     clover_add_isa(${target} avx512vnni
                    FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
                    SOURCES ${dir}/avx512vnni.cc ${dir}/avx512vnni_mixers.cc ${dir}/ceilings_avx512vnni.cc)

@@ -24,7 +24,7 @@ namespace {
 struct Feature {
     const char *name;
     bool present;
-    bool in_avx2; // otherwise needed by avx512vnni alone
+    std::vector<std::string> isas; // that need it
 };
 
 #if defined(__x86_64__)
@@ -35,32 +35,38 @@ uint64_t enabled_registers() { // XCR0: register files that the operating system
 }
 
 std::vector<Feature> features() {
-    uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0, ebx7 = 0, ecx7 = 0;
+    uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0, ebx7 = 0, ecx7 = 0, eax71 = 0;
     __get_cpuid(1, &eax, &ebx, &ecx, &edx);
     const uint32_t ecx1 = ecx;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
         ebx7 = ebx;
         ecx7 = ecx;
+        if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx))
+            eax71 = eax;
     }
     const bool osxsave = ecx1 >> 27 & 1;
     const uint64_t saved = osxsave ? enabled_registers() : 0;
     const bool ymm = (saved & 0x06) == 0x06, zmm = (saved & 0xe6) == 0xe6;
     const auto bit = [](uint32_t word, int index) { return (word >> index & 1) != 0; };
+    const std::vector<std::string> all = {"avx2", "avxvnni", "vnni256", "avx512vnni"}, evex = {"vnni256", "avx512vnni"};
     return {
-        {"operating system support for ymm", ymm, true},
-        {"avx2", bit(ebx7, 5), true},
-        {"fma", bit(ecx1, 12), true},
-        {"f16c", bit(ecx1, 29), true},
-        {"operating system support for zmm", zmm, false},
-        {"avx512f", bit(ebx7, 16), false},
-        {"avx512bw", bit(ebx7, 30), false},
-        {"avx512vl", bit(ebx7, 31), false},
-        {"avx512dq", bit(ebx7, 17), false},
-        {"avx512_vnni", bit(ecx7, 11), false},
+        {"operating system support for ymm", ymm, all},
+        {"avx2", bit(ebx7, 5), all},
+        {"fma", bit(ecx1, 12), all},
+        {"f16c", bit(ecx1, 29), all},
+        {"avx_vnni", bit(eax71, 4), {"avxvnni"}},
+        {"operating system support for zmm", zmm, evex},
+        {"avx512f", bit(ebx7, 16), evex},
+        {"avx512bw", bit(ebx7, 30), {"avx512vnni"}},
+        {"avx512vl", bit(ebx7, 31), evex},
+        {"avx512dq", bit(ebx7, 17), {"avx512vnni"}},
+        {"avx512_vnni", bit(ecx7, 11), evex},
     };
 }
 #else
-std::vector<Feature> features() { return {{"the x86-64 architecture", false, true}}; }
+std::vector<Feature> features() {
+    return {{"the x86-64 architecture", false, {"avx2", "avxvnni", "vnni256", "avx512vnni"}}};
+}
 #endif
 
 bool read_line(const std::string &path, std::string &line) {
@@ -160,19 +166,10 @@ int physical_cores(const std::string &root, const std::set<int> &cpus) {
 
 } // namespace
 
-CpuFeatures cpu_features() {
-    CpuFeatures found{true, true};
-    for (const Feature &feature : features()) {
-        found.avx2 = found.avx2 && (feature.present || !feature.in_avx2);
-        found.avx512vnni = found.avx512vnni && feature.present;
-    }
-    return found;
-}
-
 std::string missing_features(const std::string &isa) {
     std::string missing;
     for (const Feature &feature : features())
-        if (!feature.present && (feature.in_avx2 || isa == "avx512vnni"))
+        if (!feature.present && std::find(feature.isas.begin(), feature.isas.end(), isa) != feature.isas.end())
             missing += (missing.empty() ? "" : ", ") + std::string(feature.name);
     return missing;
 }

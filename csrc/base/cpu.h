@@ -5,16 +5,9 @@
 
 namespace clover {
 
-// Instruction sets as the kernels need them, each only if the operating system saves the registers.
-struct CpuFeatures {
-    bool avx2 = false;       // AVX2, FMA, F16C
-    bool avx512vnni = false; // avx2 and AVX-512 F, BW, VL, DQ, VNNI
-};
-
-CpuFeatures cpu_features();
-
-// Names of the extensions that `isa` ("avx2" | "avx512vnni") needs and this processor lacks, e.g.
-// "avx512_vnni, avx512bw"; empty when it lacks none.
+// Names of the extensions that the kernels called `isa` (kernels.h) need and this processor lacks, e.g.
+// "avx512_vnni, avx512bw"; empty when it lacks none. Registers that the operating system does not save count as
+// lacking.
 std::string missing_features(const std::string &isa);
 
 } // namespace clover

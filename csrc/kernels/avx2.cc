@@ -13,108 +13,98 @@ namespace {
 #include "kernels/vec_avx2.h"
 
 #include "kernels/simd_math.h"
+
+#include "kernels/simd_decode.h"
+
+// vpmaddubsw multiplies unsigned by signed bytes and adds pairs in 16 bits with saturation.
+struct Dot {
+    static constexpr int tiles_in_place = 1, tiles_staged = 1;
+
+    using Table = DecodeTable;
+    static Table table(const Matrix &w) { return {w.codebook ? Vec::repeat16(w.codebook) : Vec::zero_int()}; }
+
+    template <Scheme scheme, int half>
+    static Vec::Bytes decode(const uint8_t *codes, int64_t k, int part, const Table &table) {
+        return decode_codes<scheme, half>(codes, k, part, table);
+    }
+
+    template <int group, class Group, int V, int R>
+    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], Vec::I (&dot)[V][R]) {
+        for (int64_t k = 0; k < group; k += 32)
+            if constexpr (Group::small)
+                add_small(codes, k, at, q, dot);
+            else
+                add_bytes(codes, k, at, q, dot);
+    }
+
+  private:
+    // A pair is at most 2 * 15 * 127, and eight of them (32 columns) still fit in 16 bits; then they are widened.
+    template <class Group, int V, int R>
+    static void add_small(const Group &codes, int64_t first, int64_t at, const int8_t *const (&q)[R],
+                          Vec::I (&dot)[V][R]) {
+        Vec::I narrow[V][R];
+        for (int r = 0; r < R; ++r)
+            for (int v = 0; v < V; ++v)
+                narrow[v][r] = Vec::zero_int();
+        const auto add = [&](const Vec::Bytes(&w)[V], int64_t k) {
+            for (int r = 0; r < R; ++r) {
+                const Vec::Bytes x = Vec::four_codes(q[r] + at + k);
+                for (int v = 0; v < V; ++v)
+                    narrow[v][r] = _mm256_add_epi16(narrow[v][r], _mm256_maddubs_epi16(w[v], x));
+            }
+        };
+#pragma GCC unroll 4
+        for (int i = 0; i < 32; i += 8) {
+            const int64_t k = first + i;
+            Vec::Bytes w[V];
+            for (int v = 0; v < V; ++v)
+                w[v] = codes.template load<0>(v, k);
+            add(w, k);
+            for (int v = 0; v < V; ++v)
+                w[v] = codes.template load<1>(v, k);
+            add(w, k + 4);
+        }
+        for (int r = 0; r < R; ++r)
+            for (int v = 0; v < V; ++v)
+                dot[v][r] = _mm256_add_epi32(dot[v][r], _mm256_madd_epi16(narrow[v][r], _mm256_set1_epi16(1)));
+    }
+
+    // |w| times the activation with w's sign. A pair is at most 2 * 128 * 127: one fits and is widened at once.
+    template <class Group, int V, int R>
+    static void add_bytes(const Group &codes, int64_t first, int64_t at, const int8_t *const (&q)[R],
+                          Vec::I (&dot)[V][R]) {
+        const auto add = [&](const Vec::Bytes(&w)[V], int64_t k) {
+            for (int v = 0; v < V; ++v) {
+                const Vec::Bytes magnitude = _mm256_abs_epi8(w[v]);
+                for (int r = 0; r < R; ++r) {
+                    const Vec::Bytes x = _mm256_sign_epi8(Vec::four_codes(q[r] + at + k), w[v]);
+                    const Vec::I pairs = _mm256_maddubs_epi16(magnitude, x);
+                    dot[v][r] = _mm256_add_epi32(dot[v][r], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+                }
+            }
+        };
+        for (int i = 0; i < 32; i += 8) {
+            const int64_t k = first + i;
+            Vec::Bytes w[V];
+            for (int v = 0; v < V; ++v)
+                w[v] = codes.template load<0>(v, k);
+            add(w, k);
+            for (int v = 0; v < V; ++v)
+                w[v] = codes.template load<1>(v, k);
+            add(w, k + 4);
+        }
+    }
+};
+
+#include "kernels/simd_packed.h"
 #include "kernels/simd_project.h"
 #include "kernels/simd_rows.h"
-
-// Four codes of one activation row, for every row of the tile.
-inline __m256i four_codes(const int8_t *q) {
-    int32_t bits;
-    __builtin_memcpy(&bits, q, sizeof bits);
-    return _mm256_set1_epi32(bits);
-}
-
-inline __m256i load_codes(const uint8_t *p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)); }
-
-// vpmaddubsw adds two products in 16 bits with saturation. Nibbles: a pair is at most 2 * 15 * 127,
-// and eight of them (32 columns) still fit; then they are widened.
-template <int R>
-inline void add_nibbles(const uint8_t *codes, const int8_t *const (&q)[R], int offset, int group, __m256i (&dot)[R]) {
-    const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-    for (int start = 0; start < group; start += 32) {
-        __m256i narrow[R];
-        for (__m256i &sum : narrow)
-            sum = _mm256_setzero_si256();
-        for (int k = start; k < start + 32; k += 8, codes += 64) {
-            const __m256i both = load_codes(codes);
-            const __m256i lo = _mm256_and_si256(both, low), hi = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
-            for (int r = 0; r < R; ++r) {
-                const int8_t *at = q[r] + offset + k;
-                narrow[r] = _mm256_add_epi16(narrow[r], _mm256_maddubs_epi16(lo, four_codes(at)));
-                narrow[r] = _mm256_add_epi16(narrow[r], _mm256_maddubs_epi16(hi, four_codes(at + 4)));
-            }
-        }
-        for (int r = 0; r < R; ++r)
-            dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(narrow[r], ones));
-    }
-}
-
-// Bytes: |w| times the activation with w's sign. A pair is at most 2 * 127 * 127, or 2 * 128 * 127 for
-// a code that no exporter writes: below 32767, so one pair fits and is widened at once.
-template <int R>
-inline void add_bytes(const uint8_t *codes, const int8_t *const (&q)[R], int offset, int group, __m256i (&dot)[R]) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    for (int k = 0; k < group; k += 4, codes += 64) {
-        const __m256i w = load_codes(codes), magnitude = _mm256_abs_epi8(w);
-        for (int r = 0; r < R; ++r) {
-            const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(four_codes(q[r] + offset + k), w));
-            dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs, ones));
-        }
-    }
-}
-
-// Half a tile: 8 rows of weights, which lie in the same half of every chunk.
-template <int R, Scheme scheme>
-inline void packed_rows(const MatmulCall &call, const Output &out, int column, int lanes, int row0) {
-    const int tile = column / kTileRows, half = column / 8 % 2;
-    const int group = call.w.group, groups = call.w.k / group;
-    const int8_t *q[R];
-    const float *scale[R];
-    const int32_t *sum[R];
-    __m256 acc[R];
-    for (int r = 0; r < R; ++r) {
-        const int64_t source = source_row(call, row0 + r);
-        q[r] = call.a.q + source * call.w.k;
-        scale[r] = call.a.scale + source * groups;
-        sum[r] = call.a.sum + source * groups;
-        acc[r] = _mm256_setzero_ps();
-    }
-    const uint8_t *bytes = tile_group(call.w, tile, 0);
-    for (int g = 0; g < groups; ++g, bytes += group_bytes(scheme, group)) {
-        const auto *halves = reinterpret_cast<const __m128i *>(bytes);
-        const __m256 weight_scale = _mm256_cvtph_ps(_mm_loadu_si128(halves + half));
-        __m256i dot[R];
-        for (int r = 0; r < R; ++r)
-            dot[r] = _mm256_set1_epi32(scheme == Scheme::int4 ? -8 * sum[r][g] : 0);
-        if constexpr (scheme == Scheme::int4)
-            add_nibbles<R>(bytes + 32 + 32 * half, q, g * group, group, dot);
-        else
-            add_bytes<R>(bytes + 32 + 32 * half, q, g * group, group, dot);
-        for (int r = 0; r < R; ++r)
-            acc[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r]), weight_scale * _mm256_set1_ps(scale[r][g]), acc[r]);
-    }
-    for (int r = 0; r < R; ++r)
-        Vec::store(out.at(row0 + r, column), acc[r], lanes);
-}
-
-void packed_tiles(const MatmulCall &call, const Output &out, int tile, int count, int last) {
-    for (int half = 0; half < 2 * count; ++half) { // a half tile's codes stay in the first cache for all rows
-        const int column = tile * kTileRows + 8 * half, lanes = smaller(8, last - column);
-        if (lanes <= 0)
-            return;
-        for_row_blocks<4>(call.rows, [&](int row, auto rows) {
-            constexpr int R = decltype(rows)::value;
-            if (call.w.scheme == Scheme::int4)
-                packed_rows<R, Scheme::int4>(call, out, column, lanes, row);
-            else
-                packed_rows<R, Scheme::int8>(call, out, column, lanes, row);
-        });
-    }
-}
 
 } // namespace
 
 const Kernels kAvx2Kernels = {
     "avx2",
+    {0, 0, 0, 8, 0, 4},
     quantize,
     matmul,
     reference::dequantize_row,

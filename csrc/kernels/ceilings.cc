@@ -4,17 +4,26 @@
 
 namespace clover {
 
-const Ceilings *ceilings(const char *isa) {
+Ceilings ceilings(const char *isa) {
     const std::string name = isa;
+    Ceilings found{isa, nullptr, nullptr, nullptr};
+#ifdef CLOVER_HAVE_AVX2
+    if (name == "avx2" || name == "avxvnni" || name == "vnni256")
+        found = kAvx2Ceilings;
+#endif
+#ifdef CLOVER_HAVE_AVXVNNI
+    if (name == kAvxVnniCeilings.isa)
+        found.dot = kAvxVnniCeilings.dot;
+#endif
+#ifdef CLOVER_HAVE_VNNI256
+    if (name == kVnni256Ceilings.isa)
+        found.dot = kVnni256Ceilings.dot;
+#endif
 #ifdef CLOVER_HAVE_AVX512VNNI
     if (name == kAvx512VnniCeilings.isa)
-        return &kAvx512VnniCeilings;
+        found = kAvx512VnniCeilings;
 #endif
-#ifdef CLOVER_HAVE_AVX2
-    if (name == kAvx2Ceilings.isa)
-        return &kAvx2Ceilings;
-#endif
-    return nullptr;
+    return found;
 }
 
 } // namespace clover

@@ -17,10 +17,12 @@ struct Ceilings {
     uint64_t (*read)(const void *data, int64_t bytes);
 };
 
-// Those of an instruction set of kernels.h, or null when none are measured for it.
-const Ceilings *ceilings(const char *isa);
+// Those of an instruction set of kernels.h; all null where none are measured for it.
+Ceilings ceilings(const char *isa);
 
 extern const Ceilings kAvx2Ceilings;
+extern const Ceilings kAvxVnniCeilings; // the two at 256 bits have a dot alone: the rest is AVX2's
+extern const Ceilings kVnni256Ceilings;
 extern const Ceilings kAvx512VnniCeilings;
 
 } // namespace clover

@@ -11,6 +11,7 @@ namespace clover {
 
 const Kernels kReferenceKernels = {
     "reference",
+    {},
     reference::quantize,
     reference::matmul,
     reference::dequantize_row,
@@ -35,6 +36,12 @@ std::vector<const Kernels *> compiled_tables() {
         &kReferenceKernels,
 #ifdef CLOVER_HAVE_AVX2
         &kAvx2Kernels,
+#endif
+#ifdef CLOVER_HAVE_AVXVNNI
+        &kAvxVnniKernels,
+#endif
+#ifdef CLOVER_HAVE_VNNI256
+        &kVnni256Kernels,
 #endif
 #ifdef CLOVER_HAVE_AVX512VNNI
         &kAvx512VnniKernels,
@@ -84,6 +91,15 @@ const char *const *available_isas() {
         return list;
     }();
     return names.data();
+}
+
+void start_values(const int32_t *sum32, int groups, int group, int zero_point, int32_t *start) {
+    for (int g = 0; g < groups; ++g, sum32 += group / 32) {
+        int32_t sum = 0;
+        for (int i = 0; i < group / 32; ++i)
+            sum += sum32[i];
+        start[g] = -zero_point * sum;
+    }
 }
 
 int64_t delta_scratch_floats(int rows, int dk, int dv) {

@@ -12,28 +12,39 @@
 
 namespace clover {
 
-enum class Scheme : int { f32 = 0, bf16 = 1, int8 = 2, int4 = 3 };
+enum class Scheme : int { f32 = 0, bf16 = 1, int8 = 2, int4 = 3, codebook4 = 4, int3 = 5 };
+constexpr int kSchemes = 6;
 
 constexpr int kTileRows = 16;    // rows of a packed tile; quant/tiles.py states the layout
-constexpr int kHeadStripe = 256; // logits of one row that head_stats holds at a time
+constexpr int kHeadStripe = 192; // logits of one row that head_stats holds at a time
 
-// A matrix W [n, k] as stored. f32/bf16: row major. int8/int4: tiles of 16 rows (n padded with zero
+// A matrix W [n, k] as stored. f32/bf16: row major. The others: tiles of 16 rows (n padded with zero
 // rows), per tile and group of `group` columns: 16 f16 scales, then the codes in 64-byte chunks.
 struct Matrix {
     const void *data;
     Scheme scheme;
-    int n, k, group; // group = 0 for f32/bf16
+    int n, k, group;                  // group = 0 for f32/bf16
+    const int8_t *codebook = nullptr; // [16] values of the codes; codebook4 only
 };
 
 // `rows` activation rows in the two forms that kernels read.
 struct Activations {
-    const float *x;     // [rows, k] row major with stride `ldx`; used by f32/bf16 weights
-    int ldx;            //
-    const int8_t *q;    // [rows, k] codes in [-127, 127]; used by int8/int4 weights
-    const float *scale; // [rows, k/group] x ~= q * scale
-    const int32_t *sum; // [rows, k/group] sum of the group's codes (zero-point correction)
-    int rows, k, group;
+    const float *x;       // [rows, k] row major with stride `ldx`; used by f32/bf16 weights
+    int ldx;              //
+    const int8_t *q;      // [rows, k] codes in [-127, 127] with stride `ldq`; used by packed weights
+    int ldq;              // padded_row(k)
+    const float *scale;   // [rows, k/block] x ~= q * scale
+    const int32_t *start; // [rows, k/group] -zero_point * sum of a weight group's codes: where its dot product starts
+    int rows, k;
+    int block; // columns that share a scale: block_of(k), a multiple of the weights' group
 };
+
+// Columns of activations that share a scale: as wide as the rounding error of int4 weights drowns, since
+// the kernels pay for every block (docs/performance.md).
+constexpr int block_of(int k) { return k % 128 == 0 ? 128 : k % 64 == 0 ? 64 : 32; }
+
+// Bytes from one row of codes to the next: rows a power of two apart would compete for few cache sets.
+constexpr int padded_row(int k) { return k + 64; }
 
 // A gathered matmul may read activation rows through an index (experts): row r of the call is row
 // `index[r]` of the activations; nullptr means r itself.
@@ -91,8 +102,12 @@ struct HeadStats {
 struct Kernels {
     const char *isa;
 
-    // x [rows, k] -> q, scale, sum as in Activations. k is a multiple of group.
-    void (*quantize)(const float *x, int64_t ldx, int rows, int k, int group, int8_t *q, float *scale, int32_t *sum);
+    // What the kernels add to a stored code before they multiply; start values take it off again. By Scheme.
+    int zero_point[kSchemes];
+
+    // x [rows, k] -> q, scale as in Activations, and the sums of 32 codes, [rows, k/32]. k is a multiple of block.
+    void (*quantize)(const float *x, int64_t ldx, int rows, int k, int block, int8_t *q, int ldq, float *scale,
+                     int32_t *sum32);
     void (*matmul)(const MatmulCall &);
     // Row `row` of a stored matrix as floats (embedding look-up).
     void (*dequantize_row)(const Matrix &, int row, float *out);
@@ -125,11 +140,15 @@ struct Kernels {
     void (*head_stats)(const MatmulCall &, int valid, int banned, float *scratch, HeadStats *out);
 };
 
+// Start values of `groups` groups of `group` columns from sums of 32.
+void start_values(const int32_t *sum32, int groups, int group, int zero_point, int32_t *start);
+
 int64_t delta_scratch_floats(int rows, int dk, int dv); // enough for commit, closed and preview
 int64_t head_scratch_floats(int rows);
 
 // The best table this processor runs, or the one named by `force`/CLOVER_ISA
-// ("reference" | "avx2" | "avx512vnni"); throws UnsupportedError when the processor lacks it.
+// ("reference" | "avx2" | "avxvnni" | "vnni256" | "avx512vnni" | "neon_dotprod" | "neon_i8mm"); throws UnsupportedError
+// when the processor lacks it.
 const Kernels &kernels(const char *force = nullptr);
 // Names of the tables compiled in that this processor can run, best last; null-terminated.
 const char *const *available_isas();

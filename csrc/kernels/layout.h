@@ -3,7 +3,7 @@
 
 // Bytes of one group of one tile: 16 f16 scales, then the codes.
 constexpr int64_t group_bytes(Scheme scheme, int group) {
-    return 32 + int64_t(group) * (scheme == Scheme::int4 ? 8 : 16);
+    return 32 + int64_t(group) * (scheme == Scheme::int8 ? 16 : scheme == Scheme::int3 ? 6 : 8);
 }
 
 inline const uint8_t *tile_group(const Matrix &w, int tile, int g) {
@@ -24,5 +24,13 @@ inline Columns columns(const MatmulCall &call) {
     return {call.tile0 * kTileRows, last < call.w.n ? last : call.w.n};
 }
 
-// Below this a group counts as zero: 127 / max would overflow.
+// Where a product goes: element (row r, column i) at y[r * ldy + i - origin].
+struct Output {
+    float *y;
+    int64_t ldy;
+    int origin;
+    float *at(int r, int i) const { return y + r * ldy + (i - origin); }
+};
+
+// Below this a block counts as zero: 127 / max would overflow.
 constexpr float kSmallestMax = 1e-36f;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace clover::reference {
 
@@ -30,25 +31,30 @@ float from_f16(const uint8_t *bytes) { // little endian
     return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
 }
 
-// One group of one row: its scale and where its codes are.
+// One group of one row: its scale and where its codes are (quant/tiles.py).
 struct PackedGroup {
     float scale;
     const uint8_t *codes;
     int row; // within the tile
-    bool nibbles;
+    const Matrix &w;
 
-    int code(int k) const { // column k of the group, as a signed integer
-        if (!nibbles)
-            return static_cast<int8_t>(codes[k / 4 * 64 + row * 4 + k % 4]);
-        const uint8_t byte = codes[k / 8 * 64 + row * 4 + k % 4];
-        return (k % 8 < 4 ? byte & 15 : byte >> 4) - 8;
+    int value(int k) const { // of column k of the group, without the scale
+        const int byte = 4 * row + k % 4, chunk = k / 4;
+        if (w.scheme == Scheme::int8)
+            return static_cast<int8_t>(codes[64 * chunk + byte]);
+        if (w.scheme == Scheme::int3) {
+            const int low = codes[chunk / 4 * 64 + byte] >> (chunk % 4 * 2) & 3;
+            return low + 4 * (codes[256 + chunk / 8 * 64 + byte] >> (chunk % 8) & 1) - 4;
+        }
+        const int code = codes[chunk / 2 * 64 + byte] >> (chunk % 2 * 4) & 15;
+        return w.codebook ? w.codebook[code] : code - 8;
     }
 };
 
 PackedGroup packed_group(const Matrix &w, int row, int g) {
     const uint8_t *bytes = tile_group(w, row / kTileRows, g);
     const int in_tile = row % kTileRows;
-    return {from_f16(bytes + 2 * in_tile), bytes + 2 * kTileRows, in_tile, w.scheme == Scheme::int4};
+    return {from_f16(bytes + 2 * in_tile), bytes + 2 * kTileRows, in_tile, w};
 }
 
 float weight(const Matrix &w, int64_t row, int k) {
@@ -64,18 +70,21 @@ float dot_float(const Matrix &w, int row, const float *x) {
     return static_cast<float>(sum);
 }
 
-// Exact integers inside a group, one fused multiply-add per group, groups in order: the vector
-// tables do the same and give the same bits.
+// Exact integers inside a group, one fused multiply-add for each group of a block of activations and one
+// for the block, in order: the vector tables do the same and give the same bits.
 float dot_packed(const Matrix &w, int row, const Activations &a, int64_t r) {
-    const int groups = w.k / w.group;
-    const int8_t *q = a.q + r * w.k;
+    const int8_t *q = a.q + r * a.ldq;
     float sum = 0;
-    for (int g = 0; g < groups; ++g) {
-        const PackedGroup packed = packed_group(w, row, g);
-        int32_t dot = 0;
-        for (int k = 0; k < w.group; ++k)
-            dot += packed.code(k) * q[g * w.group + k];
-        sum = std::fmaf(static_cast<float>(dot), packed.scale * a.scale[r * groups + g], sum);
+    for (int k0 = 0; k0 < w.k; k0 += a.block) {
+        float part = 0;
+        for (int g = k0 / w.group; g < (k0 + a.block) / w.group; ++g) {
+            const PackedGroup packed = packed_group(w, row, g);
+            int32_t dot = 0;
+            for (int k = 0; k < w.group; ++k)
+                dot += packed.value(k) * q[g * w.group + k];
+            part = std::fmaf(static_cast<float>(dot), packed.scale, part);
+        }
+        sum = std::fmaf(part, a.scale[(r * w.k + k0) / a.block], sum);
     }
     return sum;
 }
@@ -98,28 +107,26 @@ float rsqrt_mean(const float *x, int n, float eps) {
 
 } // namespace
 
-void quantize(const float *x, int64_t ldx, int rows, int k, int group, int8_t *q, float *scale, int32_t *sum) {
-    const int groups = k / group;
+void quantize(const float *x, int64_t ldx, int rows, int k, int block, int8_t *q, int ldq, float *scale,
+              int32_t *sum32) {
     for (int r = 0; r < rows; ++r)
-        for (int g = 0; g < groups; ++g) {
-            const float *in = x + r * ldx + g * group;
-            int8_t *codes = q + int64_t(r) * k + g * group;
+        for (int b = 0; b < k; b += block) {
+            const float *in = x + r * ldx + b;
+            int8_t *codes = q + int64_t(r) * ldq + b;
             float max = 0;
             bool finite = true;
-            for (int i = 0; i < group; ++i) {
+            for (int i = 0; i < block; ++i) {
                 finite = finite && std::isfinite(in[i]);
                 max = std::fmax(max, std::fabs(in[i]));
             }
             // A NaN or an infinity must reach the output: codes cannot carry it, the scale can.
             const bool zero = !finite || max < kSmallestMax;
             const float inverse = zero ? 0.0f : 127.0f / max;
-            int32_t total = 0;
-            for (int i = 0; i < group; ++i) {
+            for (int i = 0; i < block; ++i)
                 codes[i] = zero ? 0 : static_cast<int8_t>(std::nearbyint(in[i] * inverse));
-                total += codes[i];
-            }
-            scale[r * groups + g] = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : max / 127.0f;
-            sum[r * groups + g] = total;
+            for (int i = 0; i < block; i += 32)
+                *sum32++ = std::accumulate(codes + i, codes + i + 32, int32_t(0));
+            *scale++ = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : max / 127.0f;
         }
 }
 
@@ -139,7 +146,7 @@ void dequantize_row(const Matrix &w, int row, float *out) {
     for (int g = 0; g < w.k / w.group; ++g) {
         const PackedGroup packed = packed_group(w, row, g);
         for (int k = 0; k < w.group; ++k)
-            out[g * w.group + k] = packed.scale * static_cast<float>(packed.code(k));
+            out[g * w.group + k] = packed.scale * static_cast<float>(packed.value(k));
     }
 }
 

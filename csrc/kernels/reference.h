@@ -6,7 +6,8 @@
 
 namespace clover::reference {
 
-void quantize(const float *x, int64_t ldx, int rows, int k, int group, int8_t *q, float *scale, int32_t *sum);
+void quantize(const float *x, int64_t ldx, int rows, int k, int block, int8_t *q, int ldq, float *scale,
+              int32_t *sum32);
 void matmul(const MatmulCall &);
 void dequantize_row(const Matrix &, int row, float *out);
 void rmsnorm(const float *x, int64_t ldx, const float *w, float offset, float eps, int rows, int n, float *out,

@@ -1,17 +1,8 @@
 // Products with float weights, and the head's statistics over products of any kind. Included inside
 // an anonymous namespace after simd_math.h.
 
-// Where a product goes: element (row r, column i) at y[r * ldy + i - origin].
-struct Output {
-    float *y;
-    int64_t ldy;
-    int origin;
-    float *at(int r, int i) const { return y + r * ldy + (i - origin); }
-};
-
-// The product with `count` (1 or 2) tiles of int8/int4 weights up to column `last`, all rows: each
-// instruction set's own file.
-void packed_tiles(const MatmulCall &call, const Output &out, int tile, int count, int last);
+// The product with packed weights, all rows: simd_packed.h.
+void packed(const MatmulCall &call, const Output &out);
 
 template <int R, typename Weight>
 inline void float_rows(const MatmulCall &call, const Output &out, Columns range, int row0) {
@@ -33,14 +24,12 @@ inline void float_rows(const MatmulCall &call, const Output &out, Columns range,
 
 // Tiles outside, rows inside: the weights of a pair of tiles stay in the first cache for all rows.
 void project(const MatmulCall &call, const Output &out) {
+    if (call.w.group)
+        return packed(call, out);
     const int last = columns(call).last;
     for (int tile = call.tile0; tile < call.tile1; tile += 2) {
-        const int count = smaller(2, call.tile1 - tile);
-        if (call.w.group) {
-            packed_tiles(call, out, tile, count, last);
-            continue;
-        }
-        const Columns range = {tile * kTileRows, smaller((tile + count) * kTileRows, last)};
+        const int end = smaller(2, call.tile1 - tile) + tile;
+        const Columns range = {tile * kTileRows, smaller(end * kTileRows, last)};
         for_row_blocks<Vec::dot_rows>(call.rows, [&](int row, auto rows) {
             constexpr int R = decltype(rows)::value;
             if (call.w.scheme == Scheme::f32)

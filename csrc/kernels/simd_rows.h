@@ -109,27 +109,29 @@ void conv(const float *ring, const float *block, int64_t ldb, const float *w, co
 }
 
 // Bits of |x| order like the numbers, infinities and NaNs last.
-void quantize(const float *x, int64_t ldx, int rows, int k, int group, int8_t *q, float *scale, int32_t *sum) {
+void quantize(const float *x, int64_t ldx, int rows, int k, int block, int8_t *q, int ldq, float *scale,
+              int32_t *sum32) {
     constexpr int infinity = 0x7f800000;
-    const int groups = k / group;
     for (int r = 0; r < rows; ++r)
-        for (int g = 0; g < groups; ++g) {
-            const float *in = x + r * ldx + g * group;
-            int8_t *codes = q + int64_t(r) * k + g * group;
+        for (int b = 0; b < k; b += block) {
+            const float *in = x + r * ldx + b;
+            int8_t *codes = q + int64_t(r) * ldq + b;
             Vec::I bits = Vec::zero_int();
-            for (int i = 0; i < group; i += Vec::width)
+            for (int i = 0; i < block; i += Vec::width)
                 bits = Vec::max_int(bits, Vec::magnitude_bits(Vec::load(in + i)));
             const int max_bits = Vec::max_of_int(bits);
-            const float max = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(max_bits)));
+            const float max = Vec::float_of_bits(max_bits);
             const bool finite = max_bits < infinity, zero = !finite || max < kSmallestMax;
             const Vec::F inverse = Vec::set(zero ? 0.0f : 127.0f / max);
-            Vec::I total = Vec::zero_int();
-            for (int i = 0; i < group; i += Vec::width) {
-                const Vec::I code = zero ? Vec::zero_int() : Vec::to_int(Vec::load(in + i) * inverse);
-                total = Vec::add_int(total, code);
-                Vec::store_bytes(codes + i, code);
+            for (int i = 0; i < block; i += 32) {
+                Vec::I total = Vec::zero_int();
+                for (int j = i; j < i + 32; j += Vec::width) {
+                    const Vec::I code = zero ? Vec::zero_int() : Vec::to_int(Vec::load(in + j) * inverse);
+                    total = Vec::add_int(total, code);
+                    Vec::store_bytes(codes + j, code);
+                }
+                *sum32++ = Vec::sum_of_int(total);
             }
-            scale[r * groups + g] = !finite ? __builtin_nanf("") : zero ? 0.0f : max / 127.0f;
-            sum[r * groups + g] = Vec::sum_of_int(total);
+            *scale++ = !finite ? __builtin_nanf("") : zero ? 0.0f : max / 127.0f;
         }
 }

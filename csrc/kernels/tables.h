@@ -7,6 +7,8 @@ namespace clover {
 
 extern const Kernels kReferenceKernels;
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
+extern const Kernels kVnni256Kernels;
 extern const Kernels kAvx512VnniKernels;
 
 } // namespace clover

@@ -3,6 +3,7 @@
 struct Vec {
     using F = __m256;
     using I = __m256i;
+    using Bytes = __m256i;
     static constexpr int width = 8;
     static constexpr int dot_rows = 2;     // activation rows that dots() keeps in registers
     static constexpr int gemm_vectors = 2; // and columns of vectors that gemm() does
@@ -81,10 +82,44 @@ struct Vec {
         return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
     }
     static I to_int(F x) { return _mm256_cvtps_epi32(x); } // nearest even
+    static float float_of_bits(int bits) { return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits))); }
     static void store_bytes(int8_t *p, I x) {
         const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
         _mm_storel_epi64(reinterpret_cast<__m128i *>(p), _mm_packs_epi16(words, words));
     }
+
+    // Packed weights.
+    static I set_int(int32_t x) { return _mm256_set1_epi32(x); }
+    static F to_float(I x) { return _mm256_cvtepi32_ps(x); }
+    static F load_half(const uint8_t *p) {
+        return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    static Bytes load_bytes(const uint8_t *p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)); }
+    static void store_bytes(uint8_t *p, Bytes x) { _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), x); }
+    static Bytes four_codes(const int8_t *q) { // of one activation row, for every row of the tile
+        int32_t bits;
+        __builtin_memcpy(&bits, q, sizeof bits);
+        return _mm256_set1_epi32(bits);
+    }
+#if defined(__AVX512VNNI__)
+    static I dot(I sum, Bytes w, Bytes x) { return _mm256_dpbusd_epi32(sum, w, x); } // w unsigned
+#elif defined(__AVXVNNI__)
+    static I dot(I sum, Bytes w, Bytes x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
+#endif
+    static Bytes nibbles(Bytes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+    static Bytes high_nibbles(Bytes x) { return nibbles(_mm256_srli_epi16(x, 4)); }
+    static Bytes flip_signs(Bytes x) { return _mm256_xor_si256(x, _mm256_set1_epi8(-128)); }
+    static Bytes look_up(Bytes table, Bytes x) { return _mm256_shuffle_epi8(table, x); }
+    static Bytes repeat16(const int8_t *p) {
+        return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    // Three-bit codes from two bits at `low_bit` and one at `high_bit` of each byte.
+    static Bytes join_bits(Bytes low, int low_bit, Bytes high, int high_bit) {
+        const Bytes two = _mm256_srli_epi16(low, low_bit);
+        const Bytes one = high_bit < 2 ? _mm256_slli_epi16(high, 2 - high_bit) : _mm256_srli_epi16(high, high_bit - 2);
+        return _mm256_or_si256(_mm256_and_si256(two, _mm256_set1_epi8(3)), _mm256_and_si256(one, _mm256_set1_epi8(4)));
+    }
+    static void prefetch(const uint8_t *p) { _mm_prefetch(reinterpret_cast<const char *>(p), _MM_HINT_T0); }
 
   private:
     static F widen(__m128i bf16) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16)); }

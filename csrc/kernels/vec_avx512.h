@@ -3,6 +3,7 @@
 struct Vec {
     using F = __m512;
     using I = __m512i;
+    using Bytes = __m512i;
     static constexpr int width = 16;
     static constexpr int dot_rows = 4;     // activation rows that dots() keeps in registers
     static constexpr int gemm_vectors = 4; // and columns of vectors that gemm() does
@@ -61,9 +62,42 @@ struct Vec {
     static int max_of_int(I x) { return _mm512_reduce_max_epi32(x); }
     static int sum_of_int(I x) { return _mm512_reduce_add_epi32(x); }
     static I to_int(F x) { return _mm512_cvtps_epi32(x); } // nearest even
+    static float float_of_bits(int bits) { return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits))); }
     static void store_bytes(int8_t *p, I x) {
         _mm_storeu_si128(reinterpret_cast<__m128i *>(p), _mm512_cvtepi32_epi8(x));
     }
+
+    // Packed weights.
+    static I set_int(int32_t x) { return _mm512_set1_epi32(x); }
+    static F to_float(I x) { return _mm512_cvtepi32_ps(x); }
+    static F load_half(const uint8_t *p) {
+        return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)));
+    }
+    static Bytes load_bytes(const uint8_t *p) { return _mm512_loadu_si512(p); }
+    static void store_bytes(uint8_t *p, Bytes x) { _mm512_storeu_si512(p, x); }
+    static Bytes four_codes(const int8_t *q) { // of one activation row, for every row of the tile
+        int32_t bits;
+        __builtin_memcpy(&bits, q, sizeof bits);
+        return _mm512_set1_epi32(bits);
+    }
+    static I dot(I sum, Bytes w, Bytes x) { return _mm512_dpbusd_epi32(sum, w, x); } // w unsigned
+    static Bytes nibbles(Bytes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+    static Bytes high_nibbles(Bytes x) { return nibbles(_mm512_srli_epi16(x, 4)); }
+    static Bytes flip_signs(Bytes x) { return _mm512_xor_si512(x, _mm512_set1_epi8(-128)); }
+    static Bytes look_up(Bytes table, Bytes x) { return _mm512_shuffle_epi8(table, x); }
+    static Bytes repeat16(const int8_t *p) {
+        return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p)));
+    }
+    // Three-bit codes from two bits at `low_bit` and one at `high_bit` of each byte.
+    static Bytes join_bits(Bytes low, int low_bit, Bytes high, int high_bit) {
+        const Bytes two = _mm512_srli_epi16(low, static_cast<unsigned>(low_bit));
+        const Bytes one = high_bit < 2 ? _mm512_slli_epi16(high, static_cast<unsigned>(2 - high_bit))
+                                       : _mm512_srli_epi16(high, static_cast<unsigned>(high_bit - 2));
+        // (three ? two : one) & 7, the first as one operation
+        const Bytes mixed = _mm512_ternarylogic_epi32(_mm512_set1_epi8(3), two, one, 0xca);
+        return _mm512_and_si512(mixed, _mm512_set1_epi8(7));
+    }
+    static void prefetch(const uint8_t *p) { _mm_prefetch(reinterpret_cast<const char *>(p), _MM_HINT_T0); }
 
   private:
     static F widen(__m256i bf16) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16)); }

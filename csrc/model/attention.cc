@@ -62,7 +62,7 @@ void attend(Pass &p, int layer) {
 }
 
 // mixed *= sigmoid(gate)
-void gate_heads(Pass &p, Groups groups) {
+void gate_heads(Pass &p, Forms forms) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const int width = s.q_width();
@@ -70,7 +70,7 @@ void gate_heads(Pass &p, Groups groups) {
         const float *gate = m.scratch.proj.data() + r * s.attn_in_rows() + width;
         if (s.attn_output_gate)
             m.kernels.sigmoid_mul(m.scratch.mixed.row(r), width, gate, width, 1, width);
-        m.scratch.mixed.quantize(m.kernels, groups, r);
+        m.scratch.mixed.quantize(m.kernels, forms, r);
     });
 }
 
@@ -83,7 +83,7 @@ void attention_layer(Pass &p, int layer) {
     p.multiply({{w.in, s.x.activations(w.in, 0, p.rows), nullptr, p.rows, s.proj.data(), w.in.n}});
     place_heads(p, layer);
     attend(p, layer);
-    gate_heads(p, groups_of(w.out));
+    gate_heads(p, form_of(w.out));
     p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
 }
 

@@ -132,7 +132,7 @@ void delta_layer(Pass &p, int layer) {
                      m.spec.conv_taps - 1, m.spec.conv_channels());
     }
     mix_heads(p, layer);
-    m.pool.run(p.rows, [&](int64_t r, int) { s.mixed.quantize(m.kernels, groups_of(w.out), r); });
+    m.pool.run(p.rows, [&](int64_t r, int) { s.mixed.quantize(m.kernels, form_of(w.out), r); });
     p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
 }
 

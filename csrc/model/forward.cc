@@ -58,14 +58,14 @@ void add_half(Pass &p, int64_t row, int half) {
 }
 
 // h += y, x [n, H] <- rmsnorm(h), and its codes in the group sizes that the next products read
-void next_input(Pass &p, int half, const float *norm, Groups groups) {
+void next_input(Pass &p, int half, const float *norm, Forms forms) {
     Model &m = p.model;
     const int width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
         add_half(p, r, half);
         m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
                           m.scratch.x.row(r), width);
-        m.scratch.x.quantize(m.kernels, groups, r);
+        m.scratch.x.quantize(m.kernels, forms, r);
     });
 }
 
@@ -101,11 +101,11 @@ void forward(Pass &p) {
     for (int i = 0; i < layers; i++) {
         const LayerWeights &w = p.layer(i);
         const bool attention = w.kind == LayerKind::attention;
-        next_input(p, 2 * i, w.norm1, groups_of(attention ? w.attn.in : w.delta.in));
+        next_input(p, 2 * i, w.norm1, form_of(attention ? w.attn.in : w.delta.in));
         attention ? attention_layer(p, i) : delta_layer(p, i);
         const MoeWeights &f = w.moe;
         next_input(p, 2 * i + 1, w.norm2,
-                   groups_of(f.gate.first) | groups_of(f.up.first) | groups_of(f.shared_gate_up));
+                   form_of(f.gate.first) | form_of(f.up.first) | form_of(f.shared_gate_up));
         feed_forward(p, i);
     }
     finish(p);

@@ -14,7 +14,7 @@ Product normalise(Model &m, const float *hidden, const std::vector<int> &rows) {
     m.pool.run(count, [&](int64_t i, int) {
         m.kernels.rmsnorm(hidden + int64_t(rows[size_t(i)]) * width, width, m.weights.final_norm, m.spec.norm_offset,
                           m.spec.rms_eps, 1, width, m.scratch.x.row(i), width);
-        m.scratch.x.quantize(m.kernels, groups_of(head), i);
+        m.scratch.x.quantize(m.kernels, form_of(head), i);
     });
     m.counters.bytes_read += matrix_bytes(head);
     return {head, m.scratch.x.activations(head, 0, count), nullptr, count, nullptr, 0};

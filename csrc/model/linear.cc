@@ -6,54 +6,67 @@ namespace clover {
 namespace {
 
 constexpr int kGroups[3] = {32, 64, 128};
+constexpr Scheme kOffsets[3] = {Scheme::int4, Scheme::int8, Scheme::int3}; // codebook4 is offset like int8
+
+int group_of(int form) { return kGroups[form / 3]; }
+
 // Reading a tile's weights once costs about as much as this many rows of arithmetic.
 constexpr int64_t kReadRows = 4;
 constexpr int64_t kPiecesPerThread = 6;
-
-int slot_of(int group) { return group == 32 ? 0 : group == 64 ? 1 : 2; }
 
 int64_t cost(const Work &w) { return (w.rows + kReadRows) * w.tiles; }
 
 } // namespace
 
-Groups groups_of(const Matrix &w) { return w.group ? 1u << slot_of(w.group) : 0; }
-
-void Input::reserve(int64_t rows, int64_t k, Groups groups) {
-    x_.resize(rows * k);
-    for (int s = 0; s < 3; s++) {
-        const int64_t wanted = groups >> s & 1 ? rows * k : 0;
-        codes_[s].q.resize(wanted);
-        codes_[s].scale.resize(wanted / kGroups[s]);
-        codes_[s].sum.resize(wanted / kGroups[s]);
-    }
+Forms form_of(const Matrix &w) {
+    if (!w.group)
+        return 0;
+    const int slot = w.group == 32 ? 0 : w.group == 64 ? 1 : 2;
+    const int offset = w.scheme == Scheme::int4 ? 0 : w.scheme == Scheme::int3 ? 2 : 1;
+    return 1u << (3 * slot + offset);
 }
 
-int64_t Input::bytes(int64_t rows, int64_t k, Groups groups) {
+void Input::reserve(int64_t rows, int64_t k, Forms forms) {
+    x_.resize(rows * k);
+    q_.resize(forms ? rows * padded_row(int(k)) : 0);
+    scale_.resize(forms ? rows * k / 32 : 0);
+    sum32_.resize(forms ? rows * k / 32 : 0);
+    for (int f = 0; f < kForms; f++)
+        start_[f].resize(forms >> f & 1 ? rows * k / group_of(f) : 0);
+}
+
+int64_t Input::bytes(int64_t rows, int64_t k, Forms forms) {
     int64_t sum = rows * k * int64_t(sizeof(float));
-    for (int s = 0; s < 3; s++)
-        if (groups >> s & 1)
-            sum += rows * k + rows * k / kGroups[s] * int64_t(sizeof(float) + sizeof(int32_t));
+    if (forms)
+        sum += rows * padded_row(int(k)) + rows * k / 32 * int64_t(sizeof(float) + sizeof(int32_t));
+    for (int f = 0; f < kForms; f++)
+        if (forms >> f & 1)
+            sum += rows * k / group_of(f) * int64_t(sizeof(int32_t));
     return sum;
 }
 
-void Input::quantize(const Kernels &kernels, Groups groups, int64_t row, int c0, int c1) {
-    for (int s = 0; s < 3; s++) {
-        if (!(groups >> s & 1))
-            continue;
-        const int64_t at = row * k_ + c0, scale_at = row * (k_ / kGroups[s]) + c0 / kGroups[s];
-        kernels.quantize(x_.data() + at, k_, 1, c1 - c0, kGroups[s], codes_[s].q.data() + at,
-                         codes_[s].scale.data() + scale_at, codes_[s].sum.data() + scale_at);
-    }
+void Input::quantize(const Kernels &kernels, Forms forms, int64_t row, int c0, int c1) {
+    if (!forms)
+        return;
+    const int block = block_of(k_);
+    const int64_t at = row * k_ + c0;
+    kernels.quantize(x_.data() + at, k_, 1, c1 - c0, block, q_.data() + row * padded_row(k_) + c0, padded_row(k_),
+                     scale_.data() + at / block, sum32_.data() + at / 32);
+    for (int f = 0; f < kForms; f++)
+        if (forms >> f & 1)
+            start_values(sum32_.data() + at / 32, (c1 - c0) / group_of(f), group_of(f),
+                         kernels.zero_point[int(kOffsets[f % 3])], start_[f].data() + at / group_of(f));
 }
 
 Activations Input::activations(const Matrix &w, int64_t first, int rows) const {
-    Activations a{row(first), k_, nullptr, nullptr, nullptr, rows, k_, w.group};
-    if (w.group) {
-        const Codes &c = codes_[slot_of(w.group)];
-        a.q = c.q.data() + first * k_;
-        a.scale = c.scale.data() + first * (k_ / w.group);
-        a.sum = c.sum.data() + first * (k_ / w.group);
-    }
+    const int block = block_of(k_);
+    Activations a{row(first), k_, nullptr, padded_row(k_), nullptr, nullptr, rows, k_, block};
+    for (int f = 0; f < kForms; f++)
+        if (form_of(w) >> f & 1) {
+            a.q = q_.data() + first * padded_row(k_);
+            a.scale = scale_.data() + first * k_ / block;
+            a.start = start_[f].data() + first * k_ / w.group;
+        }
     return a;
 }
 

@@ -10,37 +10,34 @@
 
 namespace clover {
 
-// Bit set of the group sizes 32, 64 and 128 in which rows are wanted as int8 codes.
-using Groups = unsigned;
-Groups groups_of(const Matrix &w); // one bit, or none for float weights
+// Bit set of the (group size, zero point) pairs whose start values (kernels.h) products will read.
+using Forms = unsigned;
+Forms form_of(const Matrix &w); // one bit, or none for float weights
 
-// Rows that one or more matrices read: as floats, and as codes once per group size.
+// Rows that one or more matrices read: as floats, and as int8 codes.
 class Input {
   public:
-    void reserve(int64_t rows, int64_t k, Groups groups);
-    static int64_t bytes(int64_t rows, int64_t k, Groups groups);
+    void reserve(int64_t rows, int64_t k, Forms forms);
+    static int64_t bytes(int64_t rows, int64_t k, Forms forms);
     // Sets the width of a row, at most what was reserved. Earlier contents are lost.
     void shape(int k) { k_ = k; }
 
     float *row(int64_t r) { return x_.data() + r * k_; }
     const float *row(int64_t r) const { return x_.data() + r * k_; }
 
-    // Codes of columns [c0, c1) of one row; both are multiples of every group in `groups`.
-    void quantize(const Kernels &, Groups groups, int64_t row, int c0, int c1);
-    void quantize(const Kernels &kernels, Groups groups, int64_t row) { quantize(kernels, groups, row, 0, k_); }
+    // Codes of columns [c0, c1) of one row; both are multiples of block_of(k). Nothing to do without forms.
+    void quantize(const Kernels &, Forms forms, int64_t row, int c0, int c1);
+    void quantize(const Kernels &kernels, Forms forms, int64_t row) { quantize(kernels, forms, row, 0, k_); }
 
     // Rows [first, first + rows) in the form that products with `w` read.
     Activations activations(const Matrix &w, int64_t first, int rows) const;
 
   private:
-    struct Codes {
-        Buffer<int8_t> q;
-        Buffer<float> scale;
-        Buffer<int32_t> sum;
-    };
+    static constexpr int kForms = 9;
     int k_ = 0;
-    Buffer<float> x_;
-    Codes codes_[3]; // groups of 32, 64, 128
+    Buffer<float> x_, scale_;
+    Buffer<int8_t> q_;
+    Buffer<int32_t> sum32_, start_[kForms];
 };
 
 struct Product {

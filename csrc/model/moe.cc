@@ -87,7 +87,7 @@ void choose(Pass &p, const MoeWeights &w) {
             return;
         const float *gu = m.scratch.shared_gu.data() + r * 2 * width;
         m.kernels.silu_mul(gu, width, gu + width, width, 1, width, m.scratch.shared.row(r), width);
-        m.scratch.shared.quantize(m.kernels, groups_of(w.shared_down), r);
+        m.scratch.shared.quantize(m.kernels, form_of(w.shared_down), r);
     });
     if (!restricted)
         return;
@@ -125,12 +125,12 @@ void expert_hidden(Pass &p, const MoeWeights &w) {
     Model &m = p.model;
     Scratch &s = m.scratch;
     const int width = m.spec.expert_intermediate;
-    const Groups groups = groups_of(w.down.first);
+    const Forms forms = form_of(w.down.first);
     std::vector<Work> work;
     std::vector<Piece> pieces;
     for (const ExpertCall &call : s.calls)
         work.push_back({tiles_of(width), call.rows});
-    cut(work, std::max(1, w.down.first.group / kTileRows), m.pool.size(), pieces); // whole groups of the codes
+    cut(work, w.down.first.group ? block_of(width) / kTileRows : 1, m.pool.size(), pieces); // whole blocks of the codes
     m.pool.run(int64_t(pieces.size()), [&](int64_t i, int) {
         const Piece &piece = pieces[size_t(i)];
         const ExpertCall &call = s.calls[size_t(piece.call)];
@@ -146,7 +146,7 @@ void expert_hidden(Pass &p, const MoeWeights &w) {
         m.kernels.silu_mul(s.gate.data() + first + c0, width, s.up.data() + first + c0, width, call.rows, c1 - c0,
                            s.expert.row(call.first) + c0, width);
         for (int r = 0; r < call.rows; r++)
-            s.expert.quantize(m.kernels, groups, call.first + r, c0, c1);
+            s.expert.quantize(m.kernels, forms, call.first + r, c0, c1);
     });
 }
 

@@ -7,14 +7,14 @@
 namespace clover {
 
 Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(spec), threads_(threads) {
-    x_groups_ = groups_of(weights.head);
+    x_forms_ = form_of(weights.head);
     for (const LayerWeights &w : weights.layers) {
         const bool attention = w.kind == LayerKind::attention;
-        x_groups_ |= groups_of(attention ? w.attn.in : w.delta.in);
-        x_groups_ |= groups_of(w.moe.gate.first) | groups_of(w.moe.up.first) | groups_of(w.moe.shared_gate_up);
-        mixed_groups_ |= groups_of(attention ? w.attn.out : w.delta.out);
-        expert_groups_ |= groups_of(w.moe.down.first);
-        shared_groups_ |= groups_of(w.moe.shared_down);
+        x_forms_ |= form_of(attention ? w.attn.in : w.delta.in);
+        x_forms_ |= form_of(w.moe.gate.first) | form_of(w.moe.up.first) | form_of(w.moe.shared_gate_up);
+        mixed_forms_ |= form_of(attention ? w.attn.out : w.delta.out);
+        expert_forms_ |= form_of(w.moe.down.first);
+        shared_forms_ |= form_of(w.moe.shared_down);
     }
     x.shape(spec.hidden_size);
     expert.shape(spec.expert_intermediate);
@@ -31,10 +31,10 @@ void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnI
     const int64_t heads = deltanet ? s.delta_v_heads : 0, pairs = n * s.top_k;
     buffer(self.h, n * s.hidden_size);
     buffer(self.y, n * s.hidden_size);
-    input(self.x, n, s.hidden_size, self.x_groups_);
+    input(self.x, n, s.hidden_size, self.x_forms_);
     buffer(self.rope, n * (attention ? s.rotary_dim : 0));
     buffer(self.proj, n * std::max(attn_in, delta_in));
-    input(self.mixed, n, std::max(q_width, v_width), self.mixed_groups_);
+    input(self.mixed, n, std::max(q_width, v_width), self.mixed_forms_);
     buffer(self.ba, n * 2 * heads);
     buffer(self.g, n * heads);
     buffer(self.beta, n * heads);
@@ -47,13 +47,13 @@ void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnI
     buffer(self.pair_row, pairs);
     buffer(self.gate, pairs * s.expert_intermediate);
     buffer(self.up, pairs * s.expert_intermediate);
-    input(self.expert, pairs, s.expert_intermediate, self.expert_groups_);
+    input(self.expert, pairs, s.expert_intermediate, self.expert_forms_);
     buffer(self.pair_out, pairs * s.hidden_size);
     if (s.shared_intermediate) {
         buffer(self.shared_gate, n);
         buffer(self.shared_gu, n * 2 * s.shared_intermediate);
         buffer(self.shared_out, n * s.hidden_size);
-        input(self.shared, n, s.shared_intermediate, self.shared_groups_);
+        input(self.shared, n, s.shared_intermediate, self.shared_forms_);
     }
     const int64_t ranges = (tiles_of(s.vocab_size) + kHeadRangeTiles - 1) / kHeadRangeTiles;
     buffer(self.head_parts, ranges * n);
@@ -71,7 +71,7 @@ int64_t Scratch::bytes(int rows) const {
     int64_t sum = 0;
     visit(
         *this, rows, shares(rows), [&](const auto &b, int64_t n) { sum += n * int64_t(sizeof(*b.data())); },
-        [&](const Input &, int64_t n, int64_t k, Groups groups) { sum += Input::bytes(n, k, groups); });
+        [&](const Input &, int64_t n, int64_t k, Forms forms) { sum += Input::bytes(n, k, forms); });
     return sum;
 }
 
@@ -83,7 +83,7 @@ void Scratch::reserve(int rows) {
     const Shares s = shares(rows);
     visit(
         *this, rows, s, [](auto &b, int64_t n) { b.resize(n); },
-        [](Input &in, int64_t n, int64_t k, Groups groups) { in.reserve(n, k, groups); });
+        [](Input &in, int64_t n, int64_t k, Forms forms) { in.reserve(n, k, forms); });
     delta_share = s.delta;
     head_share = s.head;
     rows_ = rows;

@@ -58,12 +58,12 @@ class Scratch {
         int64_t delta, head;
     };
     Shares shares(int rows) const;
-    // Calls buffer(b, length) or input(in, rows, width, groups) for everything that grows with the rows.
+    // Calls buffer(b, length) or input(in, rows, width, forms) for everything that grows with the rows.
     template <class Self, class OnBuffer, class OnInput>
     static void visit(Self &self, int64_t rows, Shares shares, OnBuffer &&buffer, OnInput &&input);
 
     Spec spec_;
-    Groups x_groups_ = 0, mixed_groups_ = 0, expert_groups_ = 0, shared_groups_ = 0;
+    Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, shared_forms_ = 0;
     int threads_;
     int rows_ = 0;
 };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from clover_edge import _core
 
 TILE = 16
+ZERO = {"int4": 8, "int3": 4, "codebook4": 0}  # stored code of a padded row
+CODEBOOK = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
 
 
 @dataclass(frozen=True)
@@ -25,17 +27,20 @@ class Stored:
     dense: NDArray[np.float64]
     codes: NDArray[np.int32] | None = None  # [n, k], packed schemes
     scales: NDArray[np.float16] | None = None  # [n, k / group]
+    options: dict[str, Any] = field(default_factory=dict)  # the codebook
 
     @property
     def arguments(self) -> tuple[NDArray[Any], str, int, int, int]:
         return (self.data, self.scheme, *self.dense.shape, self.group)
 
     def matmul(self, isa: str, x: NDArray[np.float32], **options: Any) -> NDArray[np.float32]:
-        y: NDArray[np.float32] = _core.kernels.matmul(isa, *self.arguments, x, **options)
+        y: NDArray[np.float32] = _core.kernels.matmul(
+            isa, *self.arguments, x, **self.options, **options
+        )
         return y
 
     def head_stats(self, isa: str, x: NDArray[np.float32], **options: Any) -> Any:
-        return _core.kernels.head_stats(isa, *self.arguments, x, **options)
+        return _core.kernels.head_stats(isa, *self.arguments, x, **self.options, **options)
 
 
 def pack_codes(
@@ -44,14 +49,22 @@ def pack_codes(
     """Tiles of 16 rows; in a tile, per group: 16 scales, then the codes in chunks of 64 bytes."""
     n, k = codes.shape
     rows = -(-n // TILE) * TILE
-    padded = np.zeros((rows, k), np.int32)
+    padded = np.full((rows, k), ZERO.get(scheme, 0), np.int32)
     padded[:n] = codes
     padded_scales = np.zeros((rows, k // group), "<f2")
     padded_scales[:n] = scales
     tiles, groups = rows // TILE, k // group
     by_group = padded.reshape(tiles, TILE, groups, group).transpose(0, 2, 1, 3)
-    if scheme == "int4":
-        halves = (by_group + 8).reshape(tiles, groups, TILE, group // 8, 2, 4)
+    if scheme == "int3":
+        quads = by_group.reshape(tiles, groups, TILE, 16, 4)
+        low = np.zeros((tiles, groups, TILE, 4, 4), np.int32)
+        high = np.zeros((tiles, groups, TILE, 2, 4), np.int32)
+        for chunk in range(16):
+            low[:, :, :, chunk // 4] |= (quads[:, :, :, chunk] & 3) << 2 * (chunk % 4)
+            high[:, :, :, chunk // 8] |= (quads[:, :, :, chunk] >> 2) << chunk % 8
+        bytes_ = np.concatenate([low, high], axis=3).astype(np.uint8)
+    elif scheme in ZERO:
+        halves = by_group.reshape(tiles, groups, TILE, group // 8, 2, 4)
         bytes_ = (halves[:, :, :, :, 0] | halves[:, :, :, :, 1] << 4).astype(np.uint8)
     else:
         bytes_ = by_group.reshape(tiles, groups, TILE, group // 4, 4).astype(np.int8).view(np.uint8)
@@ -61,10 +74,17 @@ def pack_codes(
 
 
 def store_codes(
-    codes: NDArray[np.int32], scales: NDArray[np.float16], scheme: str, group: int
+    values: NDArray[np.int32], scales: NDArray[np.float16], scheme: str, group: int
 ) -> Stored:
-    dense = codes.astype(np.float64) * np.repeat(scales.astype(np.float64), group, axis=1)
-    return Stored(pack_codes(codes, scales, scheme, group), scheme, group, dense, codes, scales)
+    """``values`` [n, k] are what the codes stand for, without the scale."""
+    dense = values.astype(np.float64) * np.repeat(scales.astype(np.float64), group, axis=1)
+    if scheme == "codebook4":
+        codes = np.searchsorted(CODEBOOK, values).astype(np.int32)
+        options = {"codebook": CODEBOOK.astype(np.int8)}
+    else:
+        codes, options = values + ZERO.get(scheme, 0), {}
+    data = pack_codes(codes, scales, scheme, group)
+    return Stored(data, scheme, group, dense, values, scales, options)
 
 
 def store_random(rng: np.random.Generator, scheme: str, n: int, k: int, group: int = 0) -> Stored:
@@ -77,8 +97,10 @@ def store_random(rng: np.random.Generator, scheme: str, n: int, k: int, group: i
         return Stored(
             bits, scheme, 0, (bits.astype(np.uint32) << 16).view(np.float32) + np.float64(0)
         )
-    low, high = (-8, 8) if scheme == "int4" else (-127, 128)
+    low, high = {"int4": (-8, 8), "int3": (-4, 4)}.get(scheme, (-127, 128))
     codes = rng.integers(low, high, (n, k), dtype=np.int32)
+    if scheme == "codebook4":
+        codes = rng.choice(CODEBOOK.astype(np.int32), (n, k))
     scales = (rng.standard_normal((n, k // group)) / (high * np.sqrt(k))).astype(np.float16)
     return store_codes(codes, abs(scales) if scheme == "int8" else scales, scheme, group)
 

@@ -13,6 +13,8 @@ from clover_edge.errors import UnsupportedDeviceError
 
 NEEDS = {
     "avx2": {"avx2", "fma", "f16c"},
+    "avxvnni": {"avx2", "fma", "f16c", "avx_vnni"},
+    "vnni256": {"avx2", "fma", "f16c", "avx512f", "avx512vl", "avx512_vnni"},
     "avx512vnni": {
         *("avx2", "fma", "f16c"),
         *("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"),
@@ -39,7 +41,7 @@ def test_tables_are_those_that_the_kernel_says_the_processor_runs() -> None:
 
 def test_unknown_name() -> None:
     with pytest.raises(UnsupportedDeviceError, match=r"'sse9' is not in this build.*reference"):
-        _core.kernels.quantize("sse9", np.zeros((1, 32), np.float32), 32)
+        _core.kernels.quantize("sse9", np.zeros((1, 32), np.float32))
 
 
 def test_environment_forces_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,26 +12,31 @@ from numpy.typing import NDArray
 from clover_edge import _core
 
 ROWS = (1, 2, 3, 5, 8, 13, 17, 32, 33)
-PACKED = [(scheme, group) for scheme in ("int8", "int4") for group in (32, 64, 128)]
+PACKED = [(scheme, group) for scheme in ("int8", "int4", "codebook4") for group in (32, 64, 128)]
+PACKED.append(("int3", 64))
+EXTREMES = {"int8": (-127, 127), "int4": (-8, 7), "int3": (-4, 3), "codebook4": (-127, 113)}
 FLOATS = [("f32", 0), ("bf16", 0)]
 
 
-def quantize(x: NDArray[np.float32], group: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Codes [rows, k] and scales [rows, k/group] as the format's page states them, in numpy."""
-    parts = x.reshape(len(x), -1, group)
+def block_of(k: int) -> int:
+    """Columns of activations that share a scale."""
+    return next(block for block in (128, 64, 32) if k % block == 0)
+
+
+def quantize(x: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Activations [rows, k] as int8 codes carry them, in numpy."""
+    parts = x.reshape(len(x), -1, block_of(x.shape[1]))
     largest = np.abs(parts).max(axis=2, keepdims=True)
     inverse = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=largest > 0)
-    codes = np.rint(parts * inverse).astype(np.int32)
-    return codes.reshape(x.shape), (largest[..., 0] / np.float32(127))
+    codes = np.rint(parts * inverse)
+    return (codes * (largest / np.float32(127)).astype(np.float64)).reshape(x.shape)
 
 
 def expected(stored: Any, x: NDArray[np.float32]) -> NDArray[np.float64]:
     """The product in float64: of the integers with packed weights, of the floats otherwise."""
     if not stored.group:
         return x.astype(np.float64) @ stored.dense.T
-    q, scale = quantize(x, stored.group)
-    dequantised = q * np.repeat(scale.astype(np.float64), stored.group, axis=1)
-    return dequantised @ stored.dense.T
+    return quantize(x) @ stored.dense.T
 
 
 @pytest.mark.parametrize("rows", ROWS)
@@ -104,10 +109,13 @@ def test_int8_activations_cost_little(
     stored = random_matrix(scheme, 64, 1024, group)
     x = rng.standard_normal((16, 1024)).astype(np.float32)
     exact = x.astype(np.float64) @ stored.dense.T
-    assert relative(stored.matmul("reference", x), exact) < 6e-3 * (1 + group / 128)
+    assert relative(stored.matmul("reference", x), exact) < 1.2e-2
 
 
-@pytest.mark.parametrize(("scheme", "group"), [*FLOATS, ("int8", 32), ("int4", 64)])
+@pytest.mark.parametrize(
+    ("scheme", "group"),
+    [*FLOATS, ("int8", 32), ("int4", 64), ("int3", 64), ("codebook4", 32)],
+)
 def test_a_row_does_not_depend_on_its_company(
     isa: str,
     scheme: str,
@@ -178,7 +186,7 @@ def test_extreme_codes_do_not_saturate(
 ) -> None:
     """Every code and every activation at its largest: any 16-bit sum on the way would overflow."""
     k = 256
-    for code in (-8, 7) if scheme == "int4" else (-127, 127):
+    for code in EXTREMES[scheme]:
         codes = np.full((18, k), code, np.int32)
         stored = matrix_of(codes, np.ones((18, k // group), np.float16), scheme, group)
         x = np.full((9, k), sign * 127.0, np.float32)
@@ -191,7 +199,7 @@ def test_extreme_codes_do_not_saturate(
 def test_alternating_extremes(
     isa: str, scheme: str, group: int, rng: np.random.Generator, matrix_of: Callable[..., Any]
 ) -> None:
-    low, high = (-8, 7) if scheme == "int4" else (-127, 127)
+    low, high = EXTREMES[scheme]
     k = 256
     codes = rng.choice(np.array([low, high], np.int32), (32, k))
     stored = matrix_of(codes, np.ones((32, k // group), np.float16), scheme, group)
@@ -244,7 +252,7 @@ def test_dequantised_rows(
 ) -> None:
     stored = random_matrix(scheme, 35, 128, group)
     for row in (0, 1, 15, 16, 34):
-        got = _core.kernels.dequantize_row(isa, *stored.arguments, row)
+        got = _core.kernels.dequantize_row(isa, *stored.arguments, row, **stored.options)
         np.testing.assert_array_equal(got, stored.dense[row].astype(np.float32))
 
 
@@ -267,7 +275,10 @@ def test_every_half_precision_scale(isa: str, matrix_of: Callable[..., Any]) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scheme": "int3"}, "scheme"),
+        ({"scheme": "int5"}, "scheme"),
+        ({"scheme": "int3"}, "int3 has groups of 64"),
+        ({"scheme": "codebook4"}, "codebook"),
+        ({"codebook": np.zeros(16, np.int8)}, "codebook"),
         ({"group": 48}, "group"),
         ({"k": 100}, "multiple of the group"),
         ({"n": 40}, "data: expected"),
