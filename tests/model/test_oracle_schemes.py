@@ -128,7 +128,7 @@ def test_int8_activations_as_defined(
     """
     folder = pack(shallow(16, 2), recipe, group)
     weights, config = read_packed(folder)
-    model = Clover(weights, config, linear=rounded_activations(group))
+    model = Clover(weights, config, linear=rounded_activations())
     found = errors(open_core(folder, isa=isa), model)
     assert np.median(found) < 1e-6
     assert np.median(errors(open_core(folder, isa=isa), Clover(weights, config))) > 1e-3

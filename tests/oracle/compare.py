@@ -46,17 +46,17 @@ def state_error(found: Mapping[str, Any], state: State) -> float:
     return max(relative_error(found[name], value) for name, value in reference.items())
 
 
-def rounded_activations(group: int = 32) -> Linear:
-    """Products as the int8-activation kernels define them: each row's groups rounded to int8.
+def rounded_activations() -> Linear:
+    """Products as the int8-activation kernels define them: each row's blocks rounded to int8.
 
-    The scale is max|x|/127 per row and group, codes are rounded to the nearest even. The group is
-    the weight's: the largest of 128, 64, 32 that is at most ``group`` and divides the columns.
+    The scale is max|x|/127 per row and block, codes are rounded to the nearest even. A block has
+    128 columns, or 64 or 32 where those alone divide the row.
     """
 
     def product(name: str, x: Array, w: Array) -> Array:
         if name.endswith(FLOAT_MATRICES):
             return x @ w.T
-        g = next(g for g in (128, 64, 32) if g <= group and x.shape[1] % g == 0)
+        g = next(g for g in (128, 64, 32) if x.shape[1] % g == 0)
         parts = x.astype(np.float32).reshape(len(x), -1, g)
         scale = np.abs(parts).max(axis=-1, keepdims=True) / np.float32(127)
         codes = np.rint(parts / np.where(scale > 0, scale, 1))
