@@ -138,7 +138,7 @@ def test_autoregressive_counters(model: clover_edge.Model) -> None:
 def test_stop_token(packed: Path, model: clover_edge.Model, tmp_path: Path, mode: str) -> None:
     """The text ends in front of the first stop token, which is counted and not among the ids."""
     free = model.generate("Hello", max_new_tokens=64, mode=mode).token_ids
-    stop = free[20]
+    stop = free[len(free) // 2]
     folder = tmp_path / "packed"
     shutil.copytree(packed, folder)
     config = json.loads((folder / "config.json").read_text())
