@@ -1,7 +1,9 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 namespace clover {
 namespace {
@@ -11,19 +13,30 @@ constexpr int64_t kMaxDim = int64_t(1) << 28;
 
 int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
-// Cannot overflow: the spec bounds n and k by 2^28 and 2^28, and a value takes at most 4 bytes.
-int64_t stored_bytes(Scheme scheme, int64_t n, int64_t k, int64_t group) {
+// Bits of a code; 0 for floats.
+int code_bits(Scheme scheme) {
     switch (scheme) {
-    case Scheme::f32:
-        return n * k * 4;
-    case Scheme::bf16:
-        return n * k * 2;
-    case Scheme::int8: // per tile and group: 16 f16 scales, then the codes
-        return round_up(n, kTileRows) / kTileRows * (k / group) * (2 * kTileRows + group * kTileRows);
+    case Scheme::int8:
+        return 8;
     case Scheme::int4:
-        return round_up(n, kTileRows) / kTileRows * (k / group) * (2 * kTileRows + group * kTileRows / 2);
+    case Scheme::codebook4:
+        return 4;
+    case Scheme::int3:
+        return 3;
+    case Scheme::f32:
+    case Scheme::bf16:
+        break;
     }
     return 0;
+}
+
+// Cannot overflow: the spec bounds n and k by 2^28 and 2^28, and a value takes at most 4 bytes.
+int64_t stored_bytes(Scheme scheme, int64_t n, int64_t k, int64_t group) {
+    const int bits = code_bits(scheme);
+    if (!bits)
+        return n * k * (scheme == Scheme::f32 ? 4 : 2);
+    // per tile and group: 16 f16 scales, then the codes
+    return round_up(n, kTileRows) / kTileRows * (k / group) * (2 * kTileRows + group * kTileRows * bits / 8);
 }
 
 std::string text(const std::vector<int64_t> &shape) {
@@ -100,27 +113,60 @@ class Loader {
     }
 
     Scheme scheme_of(const TensorRow &row, int64_t k) const {
-        const bool quantised = row.scheme == "int8" || row.scheme == "int4";
-        if (!quantised && row.scheme != "f32" && row.scheme != "bf16")
-            fail(row, "scheme \"" + row.scheme + "\" is not known");
-        if (!quantised)
-            return row.scheme == "f32" ? Scheme::f32 : Scheme::bf16;
-        if (row.group != 32 && row.group != 64 && row.group != 128)
-            fail(row, "group " + std::to_string(row.group) + " is not 32, 64 or 128");
-        if (k % row.group)
-            fail(row, "group " + std::to_string(row.group) + " does not divide its " + std::to_string(k) + " columns");
-        return row.scheme == "int8" ? Scheme::int8 : Scheme::int4;
+        static const std::pair<const char *, Scheme> schemes[] = {
+            {"f32", Scheme::f32},   {"bf16", Scheme::bf16},           {"int8", Scheme::int8},
+            {"int4", Scheme::int4}, {"codebook4", Scheme::codebook4}, {"int3", Scheme::int3}};
+        for (const auto &[name, scheme] : schemes)
+            if (row.scheme == name) {
+                if (code_bits(scheme))
+                    check_group(row, scheme, k);
+                return scheme;
+            }
+        fail(row, "scheme \"" + row.scheme + "\" is not known");
     }
 
-    Matrix view(const TensorRow &row, int64_t n, int64_t k) const {
+    void check_group(const TensorRow &row, Scheme scheme, int64_t k) const {
+        const std::string group = "group " + std::to_string(row.group);
+        if (scheme == Scheme::int3 && row.group != 64)
+            fail(row, group + " is not 64, the one of int3");
+        if (row.group != 32 && row.group != 64 && row.group != 128)
+            fail(row, group + " is not 32, 64 or 128");
+        if (k % row.group)
+            fail(row, group + " does not divide its " + std::to_string(k) + " columns");
+    }
+
+    // Codes mean values by it, so kernels may rely on its order and on 8 bits of either sign.
+    const int8_t *codebook(const TensorRow &row, Scheme scheme) {
+        const std::vector<int8_t> &values = row.codebook;
+        if (scheme != Scheme::codebook4) {
+            if (!values.empty())
+                fail(row, row.scheme + " takes no codebook");
+            return nullptr;
+        }
+        std::array<int8_t, 16> book{};
+        if (values.size() != book.size())
+            fail(row, "codebook has " + std::to_string(values.size()) + " values, not 16");
+        std::copy(values.begin(), values.end(), book.begin());
+        if (book[0] < -127)
+            fail(row, "codebook holds -128, below -127");
+        for (size_t i = 1; i < book.size(); i++)
+            if (book[i] <= book[i - 1])
+                fail(row, "codebook does not ascend at value " + std::to_string(i));
+        return out_.codebooks.insert(book).first->data();
+    }
+
+    Matrix view(const TensorRow &row, int64_t n, int64_t k) {
         const Scheme scheme = scheme_of(row, k);
         const int64_t expected = stored_bytes(scheme, n, k, row.group);
         if (row.bytes != expected && row.bytes != round_up(expected, kAlign))
             fail(row, std::to_string(row.bytes) + " bytes, " + row.scheme + " " + text(row.shape) + " takes " +
                           std::to_string(expected));
-        const bool quantised = scheme == Scheme::int8 || scheme == Scheme::int4;
-        return Matrix{out_.files[size_t(row.file)].data() + row.offset, scheme, int(n), int(k),
-                      quantised ? int(row.group) : 0};
+        return Matrix{out_.files[size_t(row.file)].data() + row.offset,
+                      scheme,
+                      int(n),
+                      int(k),
+                      code_bits(scheme) ? int(row.group) : 0,
+                      codebook(row, scheme)};
     }
 
     Matrix matrix(const std::string &name, int64_t n, int64_t k) { return view(take(name, {n, k}), n, k); }

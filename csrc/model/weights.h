@@ -1,7 +1,9 @@
 // Named views into the mapped files. Nothing is copied; every shape, offset and size is re-checked.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,12 +16,13 @@ namespace clover {
 // One row of the table that the caller hands over.
 struct TensorRow {
     std::string name, scheme;
-    std::vector<int64_t> shape; // [n], [n, k], or [E, n, k] for a part of the expert records
-    int64_t group = 0;          // columns that share a scale; 0 for f32/bf16
-    int64_t file = 0;           // index into the list of files
-    int64_t offset = 0;         // of the data, or of the part in the first record
-    int64_t bytes = 0;          // of the data, or of the part in one record
-    int64_t stride = 0;         // from record to record; 0 when there are none
+    std::vector<int64_t> shape;   // [n], [n, k], or [E, n, k] for a part of the expert records
+    int64_t group = 0;            // columns that share a scale; 0 for f32/bf16
+    int64_t file = 0;             // index into the list of files
+    int64_t offset = 0;           // of the data, or of the part in the first record
+    int64_t bytes = 0;            // of the data, or of the part in one record
+    int64_t stride = 0;           // from record to record; 0 when there are none
+    std::vector<int8_t> codebook; // values of the 16 codes, ascending; codebook4 only
 };
 
 // The same part of every expert's record.
@@ -67,7 +70,8 @@ struct LayerWeights {
 
 struct Weights {
     std::vector<FileMap> files;
-    Matrix embed, head; // [V, H]; the same matrix when tied
+    std::set<std::array<int8_t, 16>> codebooks; // what Matrix.codebook points to; a set's nodes never move
+    Matrix embed, head;                         // [V, H]; the same matrix when tied
     const float *final_norm;
     std::vector<LayerWeights> layers;
     int64_t bytes = 0;       // of all tensors in the table
@@ -77,8 +81,8 @@ struct Weights {
 // Stored size of a matrix: what a product with it reads.
 int64_t matrix_bytes(const Matrix &);
 
-// Throws FormatError naming the file and the tensor: missing, surplus or repeated tensors, a shape, scheme
-// or group that the spec does not allow, data outside the file or off a 64-byte boundary, a value that is
+// Throws FormatError naming the file and the tensor: missing, surplus or repeated tensors, a shape, scheme,
+// group or codebook that does not fit, data outside the file or off a 64-byte boundary, a value that is
 // not finite in a vector.
 Weights load_weights(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table);
 

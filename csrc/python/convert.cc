@@ -74,6 +74,14 @@ class Fields {
         out = int(wide);
     }
 
+    void read(const char *name, const py::object &value, int8_t &out) const {
+        int64_t wide = 0;
+        read(name, value, wide);
+        if (wide < std::numeric_limits<int8_t>::min() || wide > std::numeric_limits<int8_t>::max())
+            bad(name, std::to_string(wide) + " is too large");
+        out = int8_t(wide);
+    }
+
     void read(const char *name, const py::object &value, uint64_t &out) const {
         int64_t wide = 0;
         read(name, value, wide);
@@ -233,6 +241,7 @@ std::vector<TensorRow> table_from(const py::list &list) {
         f.required("bytes", row.bytes);
         f.optional("group", row.group);
         f.optional("stride", row.stride);
+        f.optional("codebook", row.codebook);
         f.done();
         table.push_back(row);
     }
