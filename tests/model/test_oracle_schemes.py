@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +134,30 @@ def test_int8_activations_as_defined(
     found = errors(open_core(folder, isa=isa), model)
     assert np.median(found) < 1e-6
     assert np.median(errors(open_core(folder, isa=isa), Clover(weights, config))) > 1e-3
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_matrix_has_its_own_codebook(
+    shallow: Callable[[int, int], Any],
+    pack: Callable[..., Path],
+    open_core: Callable[..., Any],
+    tmp_path: Path,
+    isa: str,
+) -> None:
+    """The core takes the codebook that stands in a matrix's entry, not the exporter's."""
+    folder = tmp_path / "packed"
+    shutil.copytree(pack(shallow(16, 2), "codebook4-all"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    entries = config["clover_edge"]["tensors"].values()
+    parts = [part for entry in entries for part in [entry, *entry.get("parts", {}).values()]]
+    rng = np.random.default_rng(0)
+    for part in parts:
+        if "codebook" in part:
+            part["codebook"] = np.sort(rng.choice(np.arange(-127, 128), 16, False)).tolist()
+    (folder / "config.json").write_text(json.dumps(config))
+    weights, config = read_packed(folder)
+    model = Clover(weights, config, linear=rounded_activations())
+    assert np.median(errors(open_core(folder, isa=isa), model)) < 1e-6
 
 
 @pytest.mark.parametrize("group", [32, 128])
