@@ -25,6 +25,7 @@ PYBIND11_MODULE(_core, m) {
     clover::register_model(m);
     clover::register_decoding(m);
     clover::register_kernels(m);
+    clover::register_timing(m);
     m.def("available_isas", &isas, "Names of the kernel tables that this processor runs, best last.");
     m.def("default_threads", &threads, py::arg("root") = "",
           "Threads that a model uses unless told otherwise: the least of affinity, cgroup quota and physical cores.\n"

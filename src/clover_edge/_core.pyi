@@ -11,6 +11,7 @@ Floats = NDArray[np.float32]
 Ids = Sequence[int] | NDArray[np.integer[Any]]
 
 kernels: ModuleType  # every kernel for a named instruction set, for tests and benchmarks
+timing: ModuleType  # ceilings and timers, for benchmarks
 decoding: ModuleType  # how tokens are chosen, for tests
 
 def available_isas() -> list[str]: ...
@@ -47,6 +48,8 @@ class Model:
     def threads(self) -> int: ...
     @property
     def weight_bytes(self) -> int: ...
+    @property
+    def counters(self) -> dict[str, int]: ...
     def new_state(self, max_tokens: int) -> State: ...
     @overload
     def commit(
