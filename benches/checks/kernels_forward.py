@@ -48,7 +48,7 @@ def block_against_llama_cpp(context: Context) -> Iterator[Row]:
     """32 rows from nothing, logits of the last: what llama-bench calls pp32."""
     with _sides(context, *VARIANTS) as (ours, others):
         calls = {label: other.prompt(BLOCK) for label, other in others.items()}
-        times = in_turns({"ours": ours.block(0, every=False), **calls}, 9, inner=3, threads=THREADS)
+        times = in_turns({"ours": ours.block(0, every=False), **calls}, 9, inner=1, threads=THREADS)
         yield _against_best("slice, block of 32, last row, against pp32", times, 2.0, BLOCK)
 
 
