@@ -58,7 +58,7 @@ inline void gemm_rows(int m, int n, int depth, const float *a, int64_t lda, cons
             const float *w[4];
             for (int s = 0; s < 4; ++s)
                 w[s] = b + smaller(j + s, n - 1) * ldb;
-            __m128 y[R];
+            Vec::Four y[R];
             dots<R>(w, x, depth, y);
             for (int r = 0; r < R; ++r)
                 for (int s = 0; s < 4 && j + s < n; ++s)

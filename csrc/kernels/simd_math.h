@@ -17,7 +17,7 @@ template <typename Body> inline void for_vectors(int n, Body body) {
 
 inline float first(Vec::F x) { return x[0]; }
 
-inline float sum_of(Vec::F x) { return _mm_cvtss_f32(Vec::sum4(x, x, x, x)); }
+inline float sum_of(Vec::F x) { return Vec::sum4(x, x, x, x)[0]; }
 
 // Relative error about 1e-7 in [-87.3, 88.3]; below it 0, above it infinity; NaN stays NaN.
 inline Vec::F exp(Vec::F x) {
@@ -42,14 +42,14 @@ inline Vec::F sigmoid(Vec::F x) { return Vec::set(1.0f) / (Vec::set(1.0f) + exp(
 
 inline Vec::F silu(Vec::F x) { return x / (Vec::set(1.0f) + exp(Vec::zero() - x)); }
 
-inline float inverse_sqrt(float x) { return 1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+inline float inverse_sqrt(float x) { return 1.0f / Vec::sqrt(x); }
 
 inline int smaller(int a, int b) { return a < b ? a : b; }
 
 // out[r][0..3] = w[0..3] . x[r] over k columns: one accumulator per product, one order along k, so
 // that a row's bits do not depend on R.
 template <int R, typename Weight>
-inline void dots(const Weight *const (&w)[4], const float *const (&x)[R], int k, __m128 (&out)[R]) {
+inline void dots(const Weight *const (&w)[4], const float *const (&x)[R], int k, Vec::Four (&out)[R]) {
     Vec::F acc[R][4];
     for (auto &row : acc)
         for (Vec::F &a : row)

@@ -14,7 +14,7 @@ inline void float_rows(const MatmulCall &call, const Output &out, Columns range,
         const Weight *w[4];
         for (int j = 0; j < 4; ++j) // past the last row its products are computed again and dropped
             w[j] = data + int64_t(smaller(i + j, range.last - 1)) * call.w.k;
-        __m128 y[R];
+        Vec::Four y[R];
         dots<R>(w, x, call.w.k, y);
         for (int r = 0; r < R; ++r)
             for (int j = 0; j < 4 && i + j < range.last; ++j)

@@ -2,6 +2,7 @@
 // anonymous namespace of an AVX2 file. A `lanes` argument below `width` touches that many.
 struct Vec {
     using F = __m256;
+    using Four = __m128; // four floats, read by index
     using I = __m256i;
     using Bytes = __m256i;
     static constexpr int width = 8;
@@ -49,17 +50,15 @@ struct Vec {
             _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
     }
     static F zero_if_less(F value, F x, F bound) { return _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ), value); }
-    static unsigned equal_mask(F a, F b) {
-        return static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
-    }
 
     // Sums of four vectors. Each sum's order is fixed and the same in all four places.
-    static __m128 sum4(F a, F b, F c, F d) {
+    static Four sum4(F a, F b, F c, F d) {
         const F ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
         const F cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
         const F all = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
         return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
     }
+    static float sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
     static float max_of(F x) {
         __m128 m = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
         m = _mm_max_ps(m, _mm_movehl_ps(m, m));

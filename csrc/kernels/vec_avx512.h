@@ -2,6 +2,7 @@
 // the anonymous namespace of an AVX-512 file. A `lanes` argument below `width` touches that many.
 struct Vec {
     using F = __m512;
+    using Four = __m128; // four floats, read by index
     using I = __m512i;
     using Bytes = __m512i;
     static constexpr int width = 16;
@@ -42,16 +43,16 @@ struct Vec {
     static F zero_if_less(F value, F x, F bound) {
         return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), value);
     }
-    static unsigned equal_mask(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 
     // Sums of four vectors. Each sum's order is fixed and the same in all four places.
-    static __m128 sum4(F a, F b, F c, F d) {
+    static Four sum4(F a, F b, F c, F d) {
         const F ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
         const F cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
         const F all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
         const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
         return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
     }
+    static float sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
     static float max_of(F x) { return _mm512_reduce_max_ps(x); }
 
     // Integers, for quantisation.
