@@ -96,8 +96,9 @@ class Ours:
 class Llama:
     """The same shape in llama.cpp."""
 
-    def __init__(self, model: LlamaModel, vocab: int) -> None:
-        self.model, self.ids = model, Ids(vocab, seed=1)
+    def __init__(self, model: LlamaModel, vocab: int, states: str) -> None:
+        """`states`: where long prefixes are kept, as the start of file names."""
+        self.model, self.ids, self._states = model, Ids(vocab, seed=1), states
 
     def warm(self) -> None:
         self.prompt(WARM)()
@@ -122,10 +123,14 @@ class Llama:
 
     def block(self, committed: int) -> Call:
         """As `Ours.block` with logits of every row. Moves the sequence there."""
-        if self.model.position > committed:
-            self.model.reset()
-        if self.model.position < committed:
-            self.model.decode(self.ids(committed - self.model.position))
+        if self.model.position != committed:
+            kept = Path(f"{self._states}-{committed}.state")
+            if kept.exists():
+                self.model.load(kept, committed)
+            else:
+                self.model.reset()
+                self.model.decode(self.ids(committed))
+                self.model.save(kept)
         return lambda: self.model.block_step(self.ids(BLOCK))
 
 
@@ -165,10 +170,12 @@ class Bench:
             for label, (kind, repack) in VARIANTS.items():
                 if only and label not in only:
                     continue
-                model = LlamaModel(
-                    self._gguf(kind, routing), self.threads, self.context, repack=repack
+                path = self._gguf(kind, routing)
+                model = stack.enter_context(
+                    LlamaModel(path, self.threads, self.context, repack=repack)
                 )
-                sides[label] = Llama(stack.enter_context(model), self.shape.vocab)
+                states = f"{path.with_suffix('')}-{'repacked' if repack else 'plain'}"
+                sides[label] = Llama(model, self.shape.vocab, states)
                 sides[label].warm()
             yield sides
 

@@ -208,7 +208,8 @@ def head_stats(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]
         for m in options.m:
             x = rng.standard_normal((m, k), np.float32)
             stored = (product.stored[0], scheme.name, n, k, scheme.group, x, n)
-            run = partial(_core.kernels.head_stats, options.isa, *stored)
+            extra = {"codebook": np.array(scheme.codebook, np.int8)} if scheme.codebook else {}
+            run = partial(_core.kernels.head_stats, options.isa, *stored, **extra)
             taken = in_turns({"ours": partial(_repeat, run, 1)}, options.rounds, inner=3)["ours"]
             case = f"{cases.label(scheme)}, n {n}, m {m}"
             yield _row("head", case, statistics.median(taken), product.work(m), ceilings)

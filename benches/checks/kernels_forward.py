@@ -57,7 +57,7 @@ def prefill_against_llama_cpp(context: Context) -> Iterator[Row]:
     with _sides(context, *VARIANTS) as (ours, others):
         calls = {label: other.prompt(512) for label, other in others.items()}
         times = in_turns(
-            {"ours": ours.prompt(512), **calls}, 4, inner=1, threads=THREADS, warm=False
+            {"ours": ours.prompt(512), **calls}, 3, inner=1, threads=THREADS, warm=False
         )
         yield _against_best("slice, prefill of 512, against pp512", times, 1.3, 512)
 

@@ -87,6 +87,23 @@ class Model:
             raise RuntimeError("llama_memory_seq_rm: refused")
         self.position = start
 
+    def save(self, path: Path) -> None:
+        """Writes the sequence's state."""
+        name = str(path).encode()
+        if not self._lib.llama_state_seq_save_file(self._context, name, 0, None, 0):
+            raise RuntimeError(f"{path}: cannot be written")
+
+    def load(self, path: Path, position: int) -> None:
+        """Becomes the saved state of `position` tokens."""
+        self.reset()
+        count = ctypes.c_size_t(0)
+        tokens = (self._lib.llama_token * 1)()
+        if not self._lib.llama_state_seq_load_file(
+            self._context, str(path).encode(), 0, tokens, 1, ctypes.byref(count)
+        ):
+            raise RuntimeError(f"{path}: cannot be read")
+        self.position = position
+
     def close(self) -> None:
         self._lib.llama_batch_free(self._batch)
         self._lib.llama_free(self._context)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .codes import Codes, Floats, needs
 
-EXTRA = "peers"
+EXTRA = "bench"
 _OPSET, _CONTRIB = 21, "com.microsoft"
 
 
