@@ -23,6 +23,14 @@ Ceilings ceilings(const char *isa) {
     if (name == kAvx512VnniCeilings.isa)
         found = kAvx512VnniCeilings;
 #endif
+#ifdef CLOVER_HAVE_NEON_DOTPROD
+    if (name == kNeonDotprodCeilings.isa)
+        found = kNeonDotprodCeilings;
+#endif
+#ifdef CLOVER_HAVE_NEON_I8MM
+    if (name == kNeonI8mmCeilings.isa)
+        found = kNeonI8mmCeilings;
+#endif
     return found;
 }
 

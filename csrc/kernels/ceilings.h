@@ -1,5 +1,5 @@
 // Loops that do nothing but what they measure: the machine's ceilings, beside which benchmarks set the kernels.
-// Same rule as in kernels.h: files with wider flags include this header and <immintrin.h> only.
+// Same rule as in kernels.h: files with wider flags include this header and the instruction set's own only.
 #pragma once
 
 #include <stdint.h>
@@ -24,5 +24,7 @@ extern const Ceilings kAvx2Ceilings;
 extern const Ceilings kAvxVnniCeilings; // the two at 256 bits have a dot alone: the rest is AVX2's
 extern const Ceilings kVnni256Ceilings;
 extern const Ceilings kAvx512VnniCeilings;
+extern const Ceilings kNeonDotprodCeilings;
+extern const Ceilings kNeonI8mmCeilings;
 
 } // namespace clover
