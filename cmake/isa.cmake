@@ -17,10 +17,10 @@ endif()
 set(CLOVER_ISA_FLAGS ${CLOVER_KERNEL_FLAGS} -Wno-maybe-uninitialized)
 
 function(clover_add_isa target isa)
-    cmake_parse_arguments(ARG "" "" "FLAGS;SOURCES" ${ARGN})
+    cmake_parse_arguments(ARG "" "HEADER" "FLAGS;SOURCES" ${ARGN})
     string(TOUPPER ${isa} upper)
     string(REPLACE ";" " " CMAKE_REQUIRED_FLAGS "${ARG_FLAGS}")
-    check_cxx_source_compiles("#include <immintrin.h>
+    check_cxx_source_compiles("#include <${ARG_HEADER}>
 int main() { return 0; }" CLOVER_COMPILER_HAS_${upper})
     if(NOT CLOVER_COMPILER_HAS_${upper})
         message(STATUS "clover-edge: kernels for ${isa} skipped, the compiler lacks ${ARG_FLAGS}")
@@ -37,25 +37,43 @@ int main() { return 0; }" CLOVER_COMPILER_HAS_${upper})
     target_compile_definitions(${target} PRIVATE CLOVER_HAVE_${upper}=1)
 endfunction()
 
-function(clover_add_kernels target)
-    set(dir ${PROJECT_SOURCE_DIR}/csrc/kernels)
-    set(portable ${dir}/reference.cc ${dir}/reference_mixers.cc ${dir}/dispatch.cc ${dir}/ceilings.cc)
-    target_sources(${target} PRIVATE ${portable})
-    set_source_files_properties(${portable} PROPERTIES COMPILE_OPTIONS "${CLOVER_KERNEL_FLAGS}")
-    if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-        message(STATUS "clover-edge: no vector kernels for ${CMAKE_SYSTEM_PROCESSOR} yet, using reference")
-        return()
-    endif()
+function(clover_add_x86 target dir)
     clover_add_isa(${target} avx2
-                   FLAGS -mavx2 -mfma -mf16c
+                   HEADER immintrin.h FLAGS -mavx2 -mfma -mf16c
                    SOURCES ${dir}/avx2.cc ${dir}/avx2_mixers.cc ${dir}/ceilings_avx2.cc)
     clover_add_isa(${target} avxvnni
-                   FLAGS -mavx2 -mfma -mf16c -mavxvnni
+                   HEADER immintrin.h FLAGS -mavx2 -mfma -mf16c -mavxvnni
                    SOURCES ${dir}/avxvnni.cc ${dir}/ceilings_avxvnni.cc)
     clover_add_isa(${target} vnni256
-                   FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512vnni -DCLOVER_VNNI_EVEX
+                   HEADER immintrin.h FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512vnni -DCLOVER_VNNI_EVEX
                    SOURCES ${dir}/avxvnni.cc ${dir}/ceilings_avxvnni.cc)
     clover_add_isa(${target} avx512vnni
-                   FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+                   HEADER immintrin.h FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
                    SOURCES ${dir}/avx512vnni.cc ${dir}/avx512vnni_mixers.cc ${dir}/ceilings_avx512vnni.cc)
+endfunction()
+
+function(clover_add_aarch64 target dir)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # another pass that stretches lifetimes; off by default on x86
+        list(APPEND CLOVER_ISA_FLAGS -fno-schedule-insns)
+    endif()
+    clover_add_isa(${target} neon_dotprod
+                   HEADER arm_neon.h FLAGS -march=armv8.2-a+dotprod
+                   SOURCES ${dir}/neon_dotprod.cc ${dir}/neon_mixers.cc ${dir}/ceilings_neon.cc)
+    clover_add_isa(${target} neon_i8mm
+                   HEADER arm_neon.h FLAGS -march=armv8.2-a+dotprod+i8mm
+                   SOURCES ${dir}/neon_i8mm.cc ${dir}/ceilings_neon.cc)
+endfunction()
+
+function(clover_add_kernels target)
+    set(dir ${PROJECT_SOURCE_DIR}/csrc/kernels)
+    set(portable ${dir}/reference.cc ${dir}/reference_mixers.cc ${dir}/kv.cc ${dir}/dispatch.cc ${dir}/ceilings.cc)
+    target_sources(${target} PRIVATE ${portable})
+    set_source_files_properties(${portable} PROPERTIES COMPILE_OPTIONS "${CLOVER_KERNEL_FLAGS}")
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+        clover_add_x86(${target} ${dir})
+    elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+        clover_add_aarch64(${target} ${dir})
+    else()
+        message(STATUS "clover-edge: no vector kernels for ${CMAKE_SYSTEM_PROCESSOR} yet, using reference")
+    endif()
 endfunction()

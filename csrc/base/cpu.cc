@@ -15,6 +15,9 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <cstdint>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace clover {
@@ -63,9 +66,18 @@ std::vector<Feature> features() {
         {"avx512_vnni", bit(ecx7, 11), evex},
     };
 }
+#elif defined(__aarch64__) && defined(__linux__)
+std::vector<Feature> features() { // named as in /proc/cpuinfo
+    return {
+        {"asimddp", (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0, {"neon_dotprod", "neon_i8mm"}},
+        {"i8mm", (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0, {"neon_i8mm"}},
+    };
+}
 #else
 std::vector<Feature> features() {
-    return {{"the x86-64 architecture", false, {"avx2", "avxvnni", "vnni256", "avx512vnni"}}};
+    return {{"a processor and system with a vector path",
+             false,
+             {"avx2", "avxvnni", "vnni256", "avx512vnni", "neon_dotprod", "neon_i8mm"}}};
 }
 #endif
 

@@ -23,9 +23,23 @@ struct Descriptor { // closes on every path out; the mapping outlives it
     }
 };
 
+// What went wrong, or nothing.
+std::string read_all(int fd, uint8_t *to, size_t size) {
+    constexpr size_t most = size_t(1) << 26; // of one call: a signal is seen soon
+    for (size_t done = 0; done < size;) {
+        const ssize_t got = pread(fd, to + done, std::min(most, size - done), static_cast<off_t>(done));
+        if (got == 0)
+            return "ends at byte " + std::to_string(done) + " of " + std::to_string(size);
+        if (got < 0 && errno != EINTR)
+            return std::string("cannot be read: ") + std::strerror(errno);
+        done += got > 0 ? static_cast<size_t>(got) : 0;
+    }
+    return {};
+}
+
 } // namespace
 
-FileMap::FileMap(std::string path) : path_(std::move(path)) {
+FileMap::FileMap(std::string path, bool copy) : path_(std::move(path)) {
     Descriptor file{open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
     if (file.fd < 0)
         throw FormatError(path_, "file", std::string("cannot be opened: ") + std::strerror(errno));
@@ -36,17 +50,32 @@ FileMap::FileMap(std::string path) : path_(std::move(path)) {
         throw FormatError(path_, "file", "is not a regular file");
     if (info.st_size == 0)
         throw FormatError(path_, "file", "is empty");
-    void *map = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, file.fd, 0);
+    const size_t size = static_cast<size_t>(info.st_size);
+    void *map = copy ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                     : mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
     if (map == MAP_FAILED)
         throw FormatError(path_, "file", std::string("cannot be mapped: ") + std::strerror(errno));
     data_ = static_cast<const uint8_t *>(map);
-    size_ = static_cast<size_t>(info.st_size);
+    size_ = size;
+    copied_ = copy;
+    if (!copy)
+        return;
+#ifdef MADV_HUGEPAGE
+    madvise(map, size, MADV_HUGEPAGE); // a refusal costs speed only
+#endif
+    const std::string failed = read_all(file.fd, static_cast<uint8_t *>(map), size);
+    if (!failed.empty()) {
+        unmap();
+        throw FormatError(path_, "file", failed);
+    }
+    mprotect(map, size, PROT_READ);
 }
 
 FileMap::~FileMap() { unmap(); }
 
 FileMap::FileMap(FileMap &&other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
+      copied_(other.copied_) {}
 
 FileMap &FileMap::operator=(FileMap &&other) noexcept {
     if (this != &other) {
@@ -54,6 +83,7 @@ FileMap &FileMap::operator=(FileMap &&other) noexcept {
         path_ = std::move(other.path_);
         data_ = std::exchange(other.data_, nullptr);
         size_ = std::exchange(other.size_, 0);
+        copied_ = other.copied_;
     }
     return *this;
 }
@@ -64,7 +94,7 @@ void FileMap::unmap() {
 }
 
 void FileMap::advise(size_t offset, size_t bytes, int advice) const {
-    if (offset >= size_ || bytes == 0)
+    if (copied_ || offset >= size_ || bytes == 0)
         return;
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t begin = offset / page * page;

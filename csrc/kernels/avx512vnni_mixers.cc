@@ -15,11 +15,13 @@ namespace {
 
 #include "kernels/simd_mixers.h"
 
+#include "kernels/simd_attention.h"
+
 } // namespace
 
 void delta_commit(const DeltaHead &head) { commit(head); }
 void delta_closed(const DeltaHead &head) { closed(head); }
 void delta_preview(const PreviewHead &head) { preview(head); }
-void attention(const AttentionHead &head) { attend(head); }
+void attention(const AttentionHeads &heads) { attend(heads); }
 
 } // namespace clover::avx512vnni

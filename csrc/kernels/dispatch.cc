@@ -46,6 +46,12 @@ std::vector<const Kernels *> compiled_tables() {
 #ifdef CLOVER_HAVE_AVX512VNNI
         &kAvx512VnniKernels,
 #endif
+#ifdef CLOVER_HAVE_NEON_DOTPROD
+        &kNeonDotprodKernels,
+#endif
+#ifdef CLOVER_HAVE_NEON_I8MM
+        &kNeonI8mmKernels,
+#endif
     };
 }
 
@@ -106,6 +112,11 @@ int64_t delta_scratch_floats(int rows, int dk, int dv) {
     // closed: V' and one row of decays; preview: softmax weights of four rows, padded to whole
     // vectors, or of one row and its history; commit: a strip of 32 columns of S.
     return int64_t(rows) * (dv + 4) + int64_t(dk) * 32 + dv + 128;
+}
+
+int64_t attention_scratch_floats(int rows, int heads, int head_dim) {
+    // two tiles of keys and values as floats, padded to whole vectors; max and sum of every query
+    return 2 * int64_t(kAttentionKeys) * (head_dim + 16) + 2 * int64_t(rows) * heads;
 }
 
 int64_t head_scratch_floats(int rows) { return int64_t(rows) * kHeadStripe; }

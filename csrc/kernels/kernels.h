@@ -1,8 +1,8 @@
 // The kernel table: one row per operation, one file per instruction set, chosen once at load.
 //
-// Plain data and function pointers only. Files compiled for a wider instruction set include this
-// header and <immintrin.h>/<stdint.h>, nothing else, and keep every function in an anonymous
-// namespace: an inline function emitted there could be picked by the linker for everybody.
+// Plain data and function pointers only. Files compiled for a wider instruction set include this header,
+// <stdint.h> and the instruction set's own (<immintrin.h>, <arm_neon.h>), nothing else, and keep every function in
+// an anonymous namespace: an inline function emitted there could be picked by the linker for everybody.
 //
 // One rule for all: the result of a row depends neither on the number of rows in the call nor on
 // the range of tiles or heads that a call is given (accumulation order is fixed along K).
@@ -79,17 +79,36 @@ struct PreviewHead {     // the same head in preview mode
     bool value_beta;
 };
 
-struct AttentionHead { // one query head, all rows
-    int rows, head_dim;
-    const float *q; // [rows, head_dim], stride ldq
+// How keys and values are kept. int8: a head's part of a row is its scale (float), then its codes.
+enum class KvFormat : int { f32 = 0, f16 = 1, int8 = 2 };
+
+// Bytes of one head's part of a row.
+constexpr int64_t kv_bytes(KvFormat format, int head_dim) {
+    return format == KvFormat::f32   ? 4 * int64_t(head_dim)
+           : format == KvFormat::f16 ? 2 * int64_t(head_dim)
+                                     : 4 + int64_t(head_dim);
+}
+
+// One head's part of a row to its stored form (f16 saturates, NaN stays), and back.
+void store_kv(KvFormat format, const float *x, int head_dim, uint8_t *out);
+void load_kv(KvFormat format, const uint8_t *stored, int head_dim, float *out);
+
+constexpr int kAttentionKeys = 64; // keys of one tile; tiles start at multiples of it for every row
+
+struct AttentionHeads { // the query heads that share one key/value head, all rows
+    int rows, heads, head_dim;
+    const float *q; // [rows, heads, head_dim], row stride ldq
     int64_t ldq;
-    const float *k, *v; // cached keys/values of this KV head: [past + rows, head_dim], stride ldkv
-    int64_t ldkv;       // (fresh rows of the pass already stand behind the committed ones)
-    int past;           // committed rows before the first row of this pass
-    bool causal;        // row r sees past + r + 1 keys; otherwise past + rows
+    KvFormat format;
+    const uint8_t *k, *v; // this head's part of [past + rows] stored rows, ldkv bytes apart
+    int64_t ldkv;         // (fresh rows of the pass already stand behind the committed ones)
+    int past;             // committed rows before the first row of this pass
+    bool causal;          // row r sees past + first + r + 1 keys; otherwise past + seen
+    int first, seen;      // rows of the pass before the first row here, and all of them
     float scale;
-    float *o; // [rows, head_dim], stride ldo
+    float *o; // [rows, heads, head_dim], row stride ldo
     int64_t ldo;
+    float *scratch; // attention_scratch_floats(rows, heads, head_dim)
 };
 
 // What a pass over the head finds for one row, ids outside [0, valid) and `banned` left out.
@@ -131,7 +150,7 @@ struct Kernels {
     // o = rmsnorm_dv(o) * w * silu(z) per head of width dv, in place
     void (*gated_norm)(float *o, int64_t ldo, const float *z, int64_t ldz, const float *w, float eps, int rows,
                        int heads, int dv);
-    void (*attention)(const AttentionHead &); // online softmax
+    void (*attention)(const AttentionHeads &); // online softmax
     // x *= sigmoid(gate)
     void (*sigmoid_mul)(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows, int n);
     // Projection of rows by the head over tiles [tile0, tile1), reduced to statistics; no logits kept
@@ -145,6 +164,7 @@ void start_values(const int32_t *sum32, int groups, int group, int zero_point, i
 
 int64_t delta_scratch_floats(int rows, int dk, int dv); // enough for commit, closed and preview
 int64_t head_scratch_floats(int rows);
+int64_t attention_scratch_floats(int rows, int heads, int head_dim);
 
 // The best table this processor runs, or the one named by `force`/CLOVER_ISA
 // ("reference" | "avx2" | "avxvnni" | "vnni256" | "avx512vnni" | "neon_dotprod" | "neon_i8mm"); throws UnsupportedError

@@ -9,14 +9,21 @@ namespace avx2 {
 void delta_commit(const DeltaHead &);
 void delta_closed(const DeltaHead &);
 void delta_preview(const PreviewHead &);
-void attention(const AttentionHead &);
+void attention(const AttentionHeads &);
 } // namespace avx2
 
 namespace avx512vnni {
 void delta_commit(const DeltaHead &);
 void delta_closed(const DeltaHead &);
 void delta_preview(const PreviewHead &);
-void attention(const AttentionHead &);
+void attention(const AttentionHeads &);
 } // namespace avx512vnni
+
+namespace neon {
+void delta_commit(const DeltaHead &);
+void delta_closed(const DeltaHead &);
+void delta_preview(const PreviewHead &);
+void attention(const AttentionHeads &);
+} // namespace neon
 
 } // namespace clover

@@ -21,7 +21,7 @@ void delta_closed(const DeltaHead &);
 void delta_preview(const PreviewHead &);
 void gated_norm(float *o, int64_t ldo, const float *z, int64_t ldz, const float *w, float eps, int rows, int heads,
                 int dv);
-void attention(const AttentionHead &);
+void attention(const AttentionHeads &);
 void sigmoid_mul(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows, int n);
 void head_stats(const MatmulCall &, int valid, int banned, float *scratch, HeadStats *out);
 

@@ -116,22 +116,26 @@ void delta_preview(const PreviewHead &p) {
     }
 }
 
-void attention(const AttentionHead &h) {
-    for (int r = 0; r < h.rows; ++r) {
-        const float *q = h.q + r * h.ldq;
-        float *o = h.o + r * h.ldo;
+void attention(const AttentionHeads &h) {
+    float *key = h.scratch, *value = key + h.head_dim;
+    for (int query = 0; query < h.rows * h.heads; ++query) {
+        const int r = query / h.heads;
+        const float *q = h.q + r * h.ldq + query % h.heads * h.head_dim;
+        float *o = h.o + r * h.ldo + query % h.heads * h.head_dim;
         for (int c = 0; c < h.head_dim; ++c)
             o[c] = 0;
-        const int keys = h.past + (h.causal ? r + 1 : h.rows);
+        const int keys = h.past + (h.causal ? h.first + r + 1 : h.seen);
         float max = -std::numeric_limits<float>::infinity(), sum = 0;
         for (int j = 0; j < keys; ++j) {
-            const float score = h.scale * dot(q, h.k + j * h.ldkv, h.head_dim);
+            load_kv(h.format, h.k + j * h.ldkv, h.head_dim, key);
+            load_kv(h.format, h.v + j * h.ldkv, h.head_dim, value);
+            const float score = h.scale * dot(q, key, h.head_dim);
             const float old = score > max ? std::exp(max - score) : 1.0f;
             max = score > max ? score : max;
             const float weight = std::exp(score - max);
             sum = sum * old + weight;
             for (int c = 0; c < h.head_dim; ++c)
-                o[c] = o[c] * old + weight * h.v[j * h.ldkv + c];
+                o[c] = o[c] * old + weight * value[c];
         }
         for (int c = 0; c < h.head_dim; ++c)
             o[c] /= sum;

@@ -10,5 +10,7 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvxVnniKernels;
 extern const Kernels kVnni256Kernels;
 extern const Kernels kAvx512VnniKernels;
+extern const Kernels kNeonDotprodKernels;
+extern const Kernels kNeonI8mmKernels;
 
 } // namespace clover

@@ -27,6 +27,9 @@ struct Vec {
             copy[i] = p[i];
         return widen(_mm_load_si128(reinterpret_cast<const __m128i *>(copy)));
     }
+    static F load(const int8_t *p) {
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p))));
+    }
     static F load_strided(const float *p, int stride, int lanes) {
         const I index = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(stride));
         return _mm256_mask_i32gather_ps(zero(), p, index, _mm256_castsi256_ps(mask(lanes)), 4);

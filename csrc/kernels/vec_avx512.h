@@ -22,6 +22,9 @@ struct Vec {
     static F load(const uint16_t *p, int lanes) {
         return lanes == width ? load(p) : widen(_mm256_maskz_loadu_epi16(mask(lanes), p));
     }
+    static F load(const int8_t *p) {
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))));
+    }
     static F load_strided(const float *p, int stride, int lanes) {
         const I index = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                                            _mm512_set1_epi32(stride));

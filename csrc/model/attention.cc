@@ -22,41 +22,58 @@ void place_heads(Pass &p, int layer) {
     const Spec &s = m.spec;
     const AttentionWeights &w = p.layer(layer).attn;
     KvCache &cache = p.state.kv[size_t(layer)];
-    const int64_t width = s.attn_in_rows(), kv = s.kv_width();
+    const KvFormat format = p.state.format;
+    const int64_t width = s.attn_in_rows(), kv = s.kv_width(), part = kv_bytes(format, s.head_dim);
     const int half = s.rotary_dim / 2, hd = s.head_dim;
     m.pool.run(p.rows, [&](int64_t r, int) {
         float *q = m.scratch.proj.data() + r * width;
-        const float *v = q + width - kv, *k = v - kv;
+        const float *v = q + width - kv;
         const float *cosine = m.scratch.rope.data() + r * 2 * half, *sine = cosine + half;
-        float *k_row = cache.k.data() + (p.state.position + r) * kv;
+        float *k = m.scratch.kv_row.data() + r * kv;
         m.kernels.rmsnorm(q, hd, w.q_norm, s.norm_offset, s.rms_eps, s.num_heads, hd, q, hd);
-        m.kernels.rmsnorm(k, hd, w.k_norm, s.norm_offset, s.rms_eps, s.num_kv_heads, hd, k_row, hd);
+        m.kernels.rmsnorm(v - kv, hd, w.k_norm, s.norm_offset, s.rms_eps, s.num_kv_heads, hd, k, hd);
         rotate(q, s.num_heads, hd, cosine, sine, half);
-        rotate(k_row, s.num_kv_heads, hd, cosine, sine, half);
-        std::copy_n(v, kv, cache.v.data() + (p.state.position + r) * kv);
+        rotate(k, s.num_kv_heads, hd, cosine, sine, half);
+        const int64_t at = (p.state.position + r) * p.state.kv_row_bytes();
+        for (int h = 0; h < s.num_kv_heads; h++) {
+            store_kv(format, k + h * hd, hd, cache.k.data() + at + h * part);
+            store_kv(format, v + h * hd, hd, cache.v.data() + at + h * part);
+        }
     });
 }
 
-// mixed [n, nh*hd] <- attention of every query head
+// mixed [n, nh*hd] <- attention of every query head. A piece of work is a stretch of rows and the query heads of one
+// key/value head, or a share of these heads where there are more threads than pieces.
 void attend(Pass &p, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const KvCache &cache = p.state.kv[size_t(layer)];
-    const int per_kv = s.num_heads / s.num_kv_heads;
-    m.pool.run(s.num_heads, [&](int64_t h, int) {
-        AttentionHead a{};
-        a.rows = p.rows;
-        a.head_dim = s.head_dim;
-        a.q = m.scratch.proj.data() + h * s.head_dim;
+    const int shared = s.num_heads / s.num_kv_heads, hd = s.head_dim;
+    const int stretches = (p.rows + kAttentionRows - 1) / kAttentionRows;
+    const int shares =
+        std::min(shared, (m.pool.size() + stretches * s.num_kv_heads - 1) / (stretches * s.num_kv_heads));
+    m.pool.run(int64_t(stretches) * s.num_kv_heads * shares, [&](int64_t item, int worker) {
+        const int share = int(item % shares), stretch = int(item / shares % stretches);
+        const int kv = int(item / shares / stretches);
+        const int head0 = shared * share / shares, row0 = stretch * kAttentionRows;
+        AttentionHeads a{};
+        a.rows = std::min(kAttentionRows, p.rows - row0);
+        a.heads = shared * (share + 1) / shares - head0;
+        a.head_dim = hd;
+        a.q = m.scratch.proj.data() + row0 * int64_t(s.attn_in_rows()) + (kv * shared + head0) * hd;
         a.ldq = s.attn_in_rows();
-        a.k = cache.k.data() + h / per_kv * s.head_dim;
-        a.v = cache.v.data() + h / per_kv * s.head_dim;
-        a.ldkv = s.kv_width();
+        a.format = p.state.format;
+        a.k = cache.k.data() + kv * kv_bytes(a.format, hd);
+        a.v = cache.v.data() + kv * kv_bytes(a.format, hd);
+        a.ldkv = p.state.kv_row_bytes();
         a.past = int(p.state.position);
         a.causal = p.mode == Mode::commit;
+        a.first = row0;
+        a.seen = p.rows;
         a.scale = s.attn_scale;
-        a.o = m.scratch.mixed.row(0) + h * s.head_dim;
+        a.o = m.scratch.mixed.row(row0) + (kv * shared + head0) * hd;
         a.ldo = s.q_width();
+        a.scratch = m.scratch.mixer_work.data() + worker * m.scratch.mixer_share;
         m.kernels.attention(a);
     });
 }

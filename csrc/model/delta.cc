@@ -80,7 +80,7 @@ DeltaHead head_of(Model &m, DeltaState &state, int64_t head, int rows, int worke
     d.state = state.S.data() + head * s.delta_k_dim * s.delta_v_dim;
     d.o = m.scratch.mixed.row(0) + head * s.delta_v_dim;
     d.ldo = s.value_width();
-    d.scratch = m.scratch.delta_work.data() + worker * m.scratch.delta_share;
+    d.scratch = m.scratch.mixer_work.data() + worker * m.scratch.mixer_share;
     return d;
 }
 

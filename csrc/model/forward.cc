@@ -104,8 +104,7 @@ void forward(Pass &p) {
         next_input(p, 2 * i, w.norm1, form_of(attention ? w.attn.in : w.delta.in));
         attention ? attention_layer(p, i) : delta_layer(p, i);
         const MoeWeights &f = w.moe;
-        next_input(p, 2 * i + 1, w.norm2,
-                   form_of(f.gate.first) | form_of(f.up.first) | form_of(f.shared_gate_up));
+        next_input(p, 2 * i + 1, w.norm2, form_of(f.gate.first) | form_of(f.up.first) | form_of(f.shared_gate_up));
         feed_forward(p, i);
     }
     finish(p);

@@ -45,13 +45,20 @@ void require_whole(const State &state) {
         throw Error("an error ended a commit half way; restore a snapshot or truncate the state to 0");
 }
 
+bool copy_weights(const std::vector<std::string> &files, const ModelOptions &options) {
+    if (!options.mmap)
+        require_memory("a copy of the weights (mmap=False)", file_bytes(files));
+    return !options.mmap;
+}
+
 } // namespace
 
 Model::Model(const Spec &s, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
              const ModelOptions &options)
-    : spec(checked(s)), weights(load_weights(spec, files, table)),
+    : spec(checked(s)), weights(load_weights(spec, files, table, copy_weights(files, options))),
       kernels(clover::kernels(options.isa.empty() ? nullptr : options.isa.c_str())), pool(options.threads),
-      scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), inv_freq(inverse_frequencies(spec)) {
+      scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), kv_format(options.kv),
+      inv_freq(inverse_frequencies(spec)) {
     require_memory("the weights that every pass reads", weights.dense_bytes);
 }
 
@@ -60,8 +67,8 @@ State Model::new_state(int64_t max_tokens) const {
         throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes 1 to " +
                                  std::to_string(spec.max_positions));
     require_memory("a state for " + std::to_string(max_tokens) + " tokens and its working memory",
-                   State::bytes(spec, max_tokens) + scratch.bytes(spec.block_size));
-    return State(spec, max_tokens);
+                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(spec.block_size));
+    return State(spec, max_tokens, kv_format);
 }
 
 void Model::check_ids(const std::vector<int> &ids, bool mask_allowed) const {

@@ -19,6 +19,8 @@ struct ModelOptions {
     int threads = 0;           // 0: as many as the machine lends (thread_pool.h)
     std::string isa;           // empty: the best that this processor runs
     bool delta_closed = false; // commits of two rows and more use the closed form
+    KvFormat kv = KvFormat::f32;
+    bool mmap = true; // weights mapped from their files, or else copied into memory on huge pages
 };
 
 // Totals since the model was loaded; a caller takes differences.
@@ -76,6 +78,7 @@ class Model {
     Scratch scratch;
     Counters counters;
     const bool delta_closed;
+    const KvFormat kv_format;
     const std::vector<double> inv_freq; // [rotary_dim / 2]
 
     static constexpr int kChunkRows = 128; // of one pass of a commit

@@ -39,7 +39,8 @@ void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnI
     buffer(self.g, n * heads);
     buffer(self.beta, n * heads);
     buffer(self.conv, n * (deltanet ? s.conv_channels() : 0));
-    buffer(self.delta_work, self.threads_ * shares.delta);
+    buffer(self.mixer_work, self.threads_ * shares.mixer);
+    buffer(self.kv_row, n * (attention ? s.kv_width() : 0));
     buffer(self.router, n * s.num_experts);
     buffer(self.top_id, pairs);
     buffer(self.pair_of, pairs);
@@ -62,9 +63,13 @@ void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnI
 
 Scratch::Shares Scratch::shares(int rows) const {
     const auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; }; // shares start on a cache line
-    const bool deltanet = spec_.has(LayerKind::deltanet);
-    return {lines(deltanet ? delta_scratch_floats(rows, spec_.delta_k_dim, spec_.delta_v_dim) : 0),
-            lines(head_scratch_floats(rows))};
+    int64_t mixer = 0;
+    if (spec_.has(LayerKind::deltanet))
+        mixer = delta_scratch_floats(rows, spec_.delta_k_dim, spec_.delta_v_dim);
+    if (spec_.has(LayerKind::attention))
+        mixer = std::max(mixer, attention_scratch_floats(std::min(rows, kAttentionRows),
+                                                         spec_.num_heads / spec_.num_kv_heads, spec_.head_dim));
+    return {lines(mixer), lines(head_scratch_floats(rows))};
 }
 
 int64_t Scratch::bytes(int rows) const {
@@ -84,7 +89,7 @@ void Scratch::reserve(int rows) {
     visit(
         *this, rows, s, [](auto &b, int64_t n) { b.resize(n); },
         [](Input &in, int64_t n, int64_t k, Forms forms) { in.reserve(n, k, forms); });
-    delta_share = s.delta;
+    mixer_share = s.mixer;
     head_share = s.head;
     rows_ = rows;
 }

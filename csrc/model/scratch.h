@@ -34,8 +34,9 @@ class Scratch {
     Buffer<float> ba;         // [n, 2 Hv]
     Buffer<float> g, beta;    // [n, Hv]
     Buffer<float> conv;       // [n, C] q, k, v behind the convolution
-    Buffer<float> delta_work; // one share per thread
-    int64_t delta_share = 0;  // floats in a share
+    Buffer<float> mixer_work; // one share per thread
+    int64_t mixer_share = 0;  // floats in a share
+    Buffer<float> kv_row;     // [n, nkv*hd] keys before they are stored
 
     Buffer<float> router;                             // [n, E] logits, then probabilities
     Buffer<int> top_id, pair_of;                      // [n, top_k] experts of a row by rank; their places in the list
@@ -55,7 +56,7 @@ class Scratch {
 
   private:
     struct Shares {
-        int64_t delta, head;
+        int64_t mixer, head;
     };
     Shares shares(int rows) const;
     // Calls buffer(b, length) or input(in, rows, width, forms) for everything that grows with the rows.
@@ -67,6 +68,9 @@ class Scratch {
     int threads_;
     int rows_ = 0;
 };
+
+// Rows of a pass that one piece of work takes through attention: what they accumulate stays in the second cache.
+constexpr int kAttentionRows = 16;
 
 // Tiles of the head that are reduced as one range: fixed, so that the order in which ranges combine, and
 // with it every bit of a probability, is the same for any number of threads.

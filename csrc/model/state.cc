@@ -21,8 +21,9 @@ int64_t layers_of(const Spec &s, LayerKind kind) { return std::count(s.layers.be
 
 } // namespace
 
-State::State(const Spec &spec, int64_t capacity)
-    : capacity(capacity), kv(spec.layers.size()), delta(spec.layers.size()), hidden(spec.hidden_size), spec_(spec) {
+State::State(const Spec &spec, int64_t capacity, KvFormat format)
+    : capacity(capacity), format(format), kv(spec.layers.size()), delta(spec.layers.size()), hidden(spec.hidden_size),
+      spec_(spec) {
     for (size_t i = 0; i < spec.layers.size(); i++) {
         if (spec.layers[i] != LayerKind::deltanet)
             continue;
@@ -35,11 +36,10 @@ State::State(const Spec &spec, int64_t capacity)
 void State::reserve(int64_t rows) {
     if (rows <= reserved_)
         return;
-    const int64_t row = spec_.kv_width();
+    const int64_t row = kv_row_bytes();
     const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
     const int64_t layers = layers_of(spec_, LayerKind::attention);
-    require_memory("keys and values of " + std::to_string(wanted) + " tokens",
-                   layers * 2 * (wanted - reserved_) * row * int64_t(sizeof(float)));
+    require_memory("keys and values of " + std::to_string(wanted) + " tokens", layers * 2 * (wanted - reserved_) * row);
     for (size_t i = 0; i < kv.size(); i++) {
         if (spec_.layers[i] != LayerKind::attention)
             continue;
@@ -61,7 +61,7 @@ void State::reset() {
 }
 
 void State::copy_from(const State &from) {
-    const int64_t row = spec_.kv_width();
+    const int64_t row = kv_row_bytes();
     reserve(from.position);
     for (size_t i = 0; i < kv.size(); i++) {
         delta[i].S.assign(from.delta[i].S.data(), from.delta[i].S.size());
@@ -78,8 +78,8 @@ void State::copy_from(const State &from) {
 }
 
 State State::snapshot() const {
-    require_memory("a snapshot of " + std::to_string(position) + " tokens", bytes(spec_, position));
-    State copy(spec_, capacity);
+    require_memory("a snapshot of " + std::to_string(position) + " tokens", bytes(spec_, format, position));
+    State copy(spec_, capacity, format);
     copy.copy_from(*this);
     return copy;
 }
@@ -117,17 +117,19 @@ void State::begin_rollback(int rows) {
 void State::drop_rollback() { rollback = Rollback(); }
 
 int64_t State::bytes() const {
-    int64_t sum = bytes(spec_, reserved_);
+    int64_t sum = bytes(spec_, format, reserved_);
     if (rollback.rows)
         sum += layers_of(spec_, LayerKind::deltanet) * record_floats(spec_, rollback.rows) * int64_t(sizeof(float)) +
                rollback.hidden.bytes();
     return sum;
 }
 
-int64_t State::bytes(const Spec &s, int64_t rows) {
-    const int64_t floats = layers_of(s, LayerKind::attention) * 2 * rows * s.kv_width() +
-                           layers_of(s, LayerKind::deltanet) * delta_floats(s) + s.hidden_size;
-    return floats * int64_t(sizeof(float));
+int64_t State::kv_row_bytes() const { return spec_.num_kv_heads * kv_bytes(format, spec_.head_dim); }
+
+int64_t State::bytes(const Spec &s, KvFormat format, int64_t rows) {
+    const int64_t floats = layers_of(s, LayerKind::deltanet) * delta_floats(s) + s.hidden_size;
+    return floats * int64_t(sizeof(float)) +
+           layers_of(s, LayerKind::attention) * 2 * rows * s.num_kv_heads * kv_bytes(format, s.head_dim);
 }
 
 } // namespace clover

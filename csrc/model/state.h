@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "model/buffer.h"
 #include "model/spec.h"
 
@@ -12,7 +13,7 @@ namespace clover {
 
 // Of one attention layer. The rows behind the committed ones are working space of a pass.
 struct KvCache {
-    Buffer<float> k, v; // [reserved rows, nkv, hd], k rotated
+    Buffer<uint8_t> k, v; // [reserved rows, nkv, kv_bytes(format, hd)], k rotated
 };
 
 // Of one DeltaNet layer.
@@ -38,12 +39,13 @@ struct Rollback {
 
 class State {
   public:
-    State(const Spec &spec, int64_t capacity);
+    State(const Spec &spec, int64_t capacity, KvFormat format);
     State(State &&) = default;
     State &operator=(State &&) = default;
 
     int64_t position = 0; // committed tokens
     int64_t capacity;     // most tokens that may be committed
+    KvFormat format;      // of the caches
     // A commit that an error ended half way leaves layers at different positions: nothing but restore()
     // and reset() may follow.
     bool broken = false;
@@ -69,7 +71,9 @@ class State {
 
     int64_t bytes() const;
     // Bytes of a state that has reserved `rows` rows.
-    static int64_t bytes(const Spec &spec, int64_t rows);
+    static int64_t bytes(const Spec &spec, KvFormat format, int64_t rows);
+
+    int64_t kv_row_bytes() const; // of keys or values of one token
 
   private:
     void copy_from(const State &from);

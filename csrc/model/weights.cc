@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -48,9 +49,10 @@ std::string text(const std::vector<int64_t> &shape) {
 
 class Loader {
   public:
-    Loader(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table) : s_(spec) {
+    Loader(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table, bool copy)
+        : s_(spec) {
         for (const std::string &path : files)
-            out_.files.emplace_back(path);
+            out_.files.emplace_back(path, copy);
         for (const TensorRow &row : table) {
             check_place(row);
             if (!rows_.emplace(row.name, &row).second)
@@ -266,8 +268,19 @@ class Loader {
 
 int64_t matrix_bytes(const Matrix &w) { return stored_bytes(w.scheme, w.n, w.k, w.group); }
 
-Weights load_weights(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table) {
-    return Loader(spec, files, table).load();
+int64_t file_bytes(const std::vector<std::string> &files) {
+    int64_t sum = 0;
+    for (const std::string &file : files) {
+        std::error_code error;
+        const auto bytes = std::filesystem::file_size(file, error);
+        sum += error ? 0 : int64_t(bytes);
+    }
+    return sum;
+}
+
+Weights load_weights(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
+                     bool copy) {
+    return Loader(spec, files, table, copy).load();
 }
 
 } // namespace clover

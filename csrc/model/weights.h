@@ -81,9 +81,13 @@ struct Weights {
 // Stored size of a matrix: what a product with it reads.
 int64_t matrix_bytes(const Matrix &);
 
-// Throws FormatError naming the file and the tensor: missing, surplus or repeated tensors, a shape, scheme,
-// group or codebook that does not fit, data outside the file or off a 64-byte boundary, a value that is
-// not finite in a vector.
-Weights load_weights(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table);
+// Bytes of the files together; one that cannot be examined counts nothing.
+int64_t file_bytes(const std::vector<std::string> &files);
+
+// `copy`: into memory, rather than mapped. Throws FormatError naming the file and the tensor: missing, surplus or
+// repeated tensors, a shape, scheme, group or codebook that does not fit, data outside the file or off a 64-byte
+// boundary, a value that is not finite in a vector.
+Weights load_weights(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
+                     bool copy);
 
 } // namespace clover

@@ -123,14 +123,24 @@ py::array_t<float> delta_preview(const Isa &isa, Floats q, Floats k, Floats v, F
     return head.o;
 }
 
-py::array_t<float> attention(const Isa &isa, Floats q, Floats k, Floats v, bool causal, float scale) {
+py::array_t<float> attention(const Isa &isa, Floats q, Floats k, Floats v, bool causal, float scale,
+                             const std::string &format) {
     const Rows query("q", std::move(q)), key("k", std::move(k)), value("v", std::move(v));
-    require(key.rows >= query.rows && key.n == query.n, "k: expected [past + rows, head_dim]");
-    value.expect("v", key.rows, key.n);
-    require(key.ld == value.ld, "v: must have the row stride of k");
+    const int head_dim = key.n, heads = query.n / head_dim, past = key.rows - query.rows;
+    require(key.rows >= query.rows && query.n % head_dim == 0, "k: expected [past + rows, head_dim]");
+    value.expect("v", key.rows, head_dim);
+    require(format == "f32" || format == "f16" || format == "int8", "format: none of f32, f16, int8");
+    const KvFormat kv = format == "f32" ? KvFormat::f32 : format == "f16" ? KvFormat::f16 : KvFormat::int8;
+    const int64_t row = kv_bytes(kv, head_dim);
+    std::vector<uint8_t> keys(static_cast<size_t>(key.rows * row)), values(keys.size());
+    for (int r = 0; r < key.rows; ++r) {
+        store_kv(kv, key.data() + r * key.ld, head_dim, keys.data() + r * row);
+        store_kv(kv, value.data() + r * value.ld, head_dim, values.data() + r * row);
+    }
     py::array_t<float> out = make(query.rows, query.n);
-    table(isa).attention({query.rows, query.n, query.data(), query.ld, key.data(), value.data(), key.ld,
-                          key.rows - query.rows, causal, scale, out.mutable_data(), query.n});
+    std::vector<float> scratch(static_cast<size_t>(attention_scratch_floats(query.rows, heads, head_dim)));
+    table(isa).attention({query.rows, heads, head_dim, query.data(), query.ld, kv, keys.data(), values.data(), row,
+                          past, causal, 0, query.rows, scale, out.mutable_data(), query.n, scratch.data()});
     return out;
 }
 
@@ -165,8 +175,9 @@ void register_mixers(py::module_ &m) {
     m.def("delta_preview", &delta_preview, "isa"_a, "q"_a, "k"_a, "v"_a, "beta"_a, "state"_a, "logit_scale"_a,
           "history_logit"_a, "history_scale"_a, "value_beta"_a = false,
           "o [rows, dv] of the softmax mixer over the block's rows and the history.");
-    m.def("attention", &attention, "isa"_a, "q"_a, "k"_a, "v"_a, "causal"_a, "scale"_a,
-          "o [rows, head_dim] of one query head; k, v [past + rows, head_dim].");
+    m.def("attention", &attention, "isa"_a, "q"_a, "k"_a, "v"_a, "causal"_a, "scale"_a, "format"_a = "f32",
+          "o [rows, heads * head_dim] of the query heads of one key/value head; k, v [past + rows, head_dim], kept in\n"
+          "`format`: f32, f16 or int8.");
 }
 
 } // namespace

@@ -85,16 +85,24 @@ void check_owner(const Engine &engine, const Sequence &sequence) {
         throw ArgumentError("the state belongs to another model");
 }
 
+KvFormat kv_from(const std::string &name) {
+    const char *const names[] = {"f32", "f16", "int8"};
+    for (int i = 0; i < 3; i++)
+        if (name == names[i])
+            return static_cast<KvFormat>(i);
+    throw ArgumentError("kv \"" + name + "\" is none of \"f32\", \"f16\", \"int8\"");
+}
+
 std::shared_ptr<Engine> make_engine(const py::dict &spec, const std::vector<std::string> &files,
                                     const py::list &tensors, int threads, const std::optional<std::string> &isa,
-                                    const std::string &delta_form) {
+                                    const std::string &delta_form, bool mmap, const std::string &kv) {
     if (threads < 0 || threads > 1024)
         throw ArgumentError("threads " + std::to_string(threads) + " is outside [0, 1024]");
     if (delta_form != "sequential" && delta_form != "closed")
         throw ArgumentError("delta_form \"" + delta_form + "\" is neither \"sequential\" nor \"closed\"");
     const Spec plain_spec = spec_from(spec);
     const std::vector<TensorRow> table = table_from(tensors);
-    const ModelOptions options{threads, isa.value_or(""), delta_form == "closed"};
+    const ModelOptions options{threads, isa.value_or(""), delta_form == "closed", kv_from(kv), mmap};
     const py::gil_scoped_release released;
     return std::make_shared<Engine>(plain_spec, files, table, options);
 }
@@ -184,14 +192,24 @@ Floats copy(const Buffer<float> &from, std::vector<py::ssize_t> shape) {
     return out;
 }
 
+// Stored keys or values [position, nkv, hd] as floats.
+Floats copy_rows(const State &state, const Buffer<uint8_t> &from, const std::vector<py::ssize_t> &shape) {
+    Floats out(shape);
+    const int head_dim = int(shape[2]);
+    const int64_t part = kv_bytes(state.format, head_dim);
+    for (int64_t i = 0; i < shape[0] * shape[1]; i++)
+        load_kv(state.format, from.data() + i * part, head_dim, out.mutable_data() + i * head_dim);
+    return out;
+}
+
 py::dict copy_state(const State &state, const Spec &s) {
     py::dict out;
     for (size_t i = 0; i < s.layers.size(); i++) {
         const std::string prefix = "layers." + std::to_string(i) + ".";
         if (s.layers[i] == LayerKind::attention) {
             const std::vector<py::ssize_t> shape = {py::ssize_t(state.position), s.num_kv_heads, s.head_dim};
-            out[py::str(prefix + "k")] = copy(state.kv[i].k, shape);
-            out[py::str(prefix + "v")] = copy(state.kv[i].v, shape);
+            out[py::str(prefix + "k")] = copy_rows(state, state.kv[i].k, shape);
+            out[py::str(prefix + "v")] = copy_rows(state, state.kv[i].v, shape);
         } else {
             out[py::str(prefix + "S")] = copy(state.delta[i].S, {s.delta_v_heads, s.delta_k_dim, s.delta_v_dim});
             out[py::str(prefix + "ring")] = copy(state.delta[i].ring, {s.conv_taps - 1, s.conv_channels()});
@@ -234,6 +252,7 @@ constexpr const char *kModelDoc =
     "spec: flat dict of the format's fields. files: paths. tensors: rows of name, scheme, shape, group, file, offset,\n"
     "bytes, stride. threads: 0 for as many as the machine lends. isa: a name from available_isas(), or None for the\n"
     "best. delta_form: \"sequential\" or \"closed\", how commits of two rows and more compute DeltaNet.\n"
+    "mmap: False copies the weights into huge pages. kv: \"f32\", \"f16\" or \"int8\", how keys and values are kept.\n"
     "Raises ModelFormatError, UnsupportedModelError, UnsupportedDeviceError, ArgumentError.";
 
 constexpr const char *kCommitDoc =
@@ -282,7 +301,8 @@ void register_model(py::module_ &m) {
     register_state(m);
     py::class_<Engine, std::shared_ptr<Engine>>(m, "Model", kModelDoc)
         .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
-             py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential")
+             py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential",
+             py::arg("mmap") = true, py::arg("kv") = "f32")
         .def_property_readonly(
             "isa", [](const Engine &e) { return e.model.kernels.isa; }, "Kernels in use.")
         .def_property_readonly(

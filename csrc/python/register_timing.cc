@@ -234,8 +234,10 @@ void register_timing(py::module_ &m) {
     py::class_<TimedLayers>(sub, "Layers", "Single layers of a model: see Model for the arguments.")
         .def(py::init([](const py::dict &spec, const std::vector<std::string> &files, const py::list &tensors,
                          int threads, const Isa &isa, int64_t max_tokens) {
-                 return std::make_unique<TimedLayers>(spec_from(spec), files, table_from(tensors),
-                                                      ModelOptions{threads, isa.value_or("")}, max_tokens);
+                 ModelOptions options;
+                 options.threads = threads;
+                 options.isa = isa.value_or("");
+                 return std::make_unique<TimedLayers>(spec_from(spec), files, table_from(tensors), options, max_tokens);
              }),
              "spec"_a, "files"_a, "tensors"_a, "threads"_a = 0, "isa"_a = py::none(), "max_tokens"_a = 1024)
         .def("commit", &TimedLayers::commit, "ids"_a, "Appends ids to the state that mixers read.")

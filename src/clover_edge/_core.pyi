@@ -41,6 +41,8 @@ class Model:
         threads: int = 0,
         isa: str | None = None,
         delta_form: Literal["sequential", "closed"] = "sequential",
+        mmap: bool = True,
+        kv: Literal["f32", "f16", "int8"] = "f32",
     ) -> None: ...
     @property
     def isa(self) -> str: ...

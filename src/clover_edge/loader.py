@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .errors import ArgumentError, ModelFormatError, UnsupportedModelError
 from .export.files import read_json
@@ -80,10 +80,17 @@ def read_folder(path: str | Path) -> PackedFolder:
     )
 
 
-def open_core(folder: PackedFolder, *, threads: int = 0, isa: str | None = None) -> CoreModel:
-    """Maps the weights; the core checks spec, shapes and offsets.
+def open_core(
+    folder: PackedFolder,
+    *,
+    threads: int = 0,
+    isa: str | None = None,
+    mmap: bool = True,
+    kv: Literal["f32", "f16", "int8"] = "f32",
+) -> CoreModel:
+    """Opens the weights; the core checks spec, shapes and offsets.
 
-    `threads` 0: as many as the process may use.
+    `threads` 0: as many as the process may use. `mmap`, `kv`: as for `load`.
     """
     from . import _core
 
@@ -95,6 +102,8 @@ def open_core(folder: PackedFolder, *, threads: int = 0, isa: str | None = None)
             [dict(row) for row in folder.table],
             threads=threads,
             isa=isa,
+            mmap=mmap,
+            kv=kv,
         )
     except ModelFormatError as error:
         if error.path in ("spec", "table"):  # the core knows no file of ours

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
 from .chat_template import ChatTemplate, check_messages, read_template
 from .driver import Emit, run, run_in_thread
@@ -249,17 +249,31 @@ class Model:
         return new_tokens, needed
 
 
-def load(path: str | Path, *, threads: int | None = None, isa: str | None = None) -> Model:
+def load(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    isa: str | None = None,
+    mmap: bool = True,
+    kv: Literal["f32", "f16", "int8"] = "f32",
+) -> Model:
     """Opens a packed folder, as clover-export writes it. Local folders only.
 
     `threads`: how many to compute with; left out, as many as affinity, cgroup quota and physical
-    cores allow. `isa`: forces an instruction set, as CLOVER_ISA does. Raises ModelFormatError
-    naming file, field and reason, UnsupportedModelError, UnsupportedDeviceError,
+    cores allow. `isa`: forces an instruction set, as CLOVER_ISA does. `mmap`: the weights are
+    mapped from their files, which starts at once and lets them exceed memory; False copies them
+    into huge pages, which takes seconds and can decode a few percent faster. `kv`: how
+    keys and values of committed tokens are kept: int8 takes a quarter of the memory (a scale for
+    each token and head). Raises ModelFormatError naming file, field and reason,
+    UnsupportedModelError, UnsupportedDeviceError,
     OutOfMemoryError.
     """
     if threads is not None and (type(threads) is not int or not 1 <= threads <= 1024):
         raise ArgumentError(f"threads: {threads!r} is not an integer from 1 to 1024")
+    if kv not in ("f32", "f16", "int8"):
+        raise ArgumentError(f"kv: {kv!r} is none of f32, f16, int8")
     folder = read_folder(path)
     codec = TextCodec(folder.path / "tokenizer.json")
     template = read_template(folder.path, codec.special_tokens(folder.path))
-    return Model(folder, open_core(folder, threads=threads or 0, isa=isa), codec, template)
+    core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
+    return Model(folder, core, codec, template)

@@ -332,6 +332,15 @@ def test_info(model: clover_edge.Model, packed: Path) -> None:
     assert experts["schemes"] == ["int4 g32"]
 
 
+def test_copied_weights_and_narrow_caches(packed: Path, model: clover_edge.Model) -> None:
+    with clover_edge.load(packed, threads=2, mmap=False) as copied:
+        assert copied.generate("Hello").token_ids == model.generate("Hello").token_ids
+    with clover_edge.load(packed, threads=2, kv="int8") as narrow:
+        assert narrow.generate("Hello", max_new_tokens=8).counters.tokens > 0
+    with pytest.raises(ArgumentError, match="kv: 'int4'"):
+        clover_edge.load(packed, kv="int4")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("threads", [0, -1, 1025, True, 1.5])
 def test_threads_that_are_none(packed: Path, threads: Any) -> None:
     with pytest.raises(ArgumentError, match="threads: "):

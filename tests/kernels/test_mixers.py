@@ -252,6 +252,55 @@ def test_causal_rows_have_the_same_bits_however_they_are_split(
             np.testing.assert_array_equal(part, whole[first:last])
 
 
+@pytest.mark.parametrize("format", ["f32", "f16", "int8"])
+@pytest.mark.parametrize("heads", [2, 3, 4, 5, 8])
+def test_heads_that_share_keys_have_the_bits_of_each_alone(
+    isa: str, heads: int, format: str, rng: np.random.Generator
+) -> None:
+    rows, past, width = 9, 70, 32
+    q = rng.standard_normal((rows, heads * width)).astype(np.float32)
+    k, v = (rng.standard_normal((past + rows, width)).astype(np.float32) for _ in range(2))
+    for causal in (True, False):
+        together = kernels.attention(isa, q, k, v, causal, 0.3, format)
+        for h in range(heads):
+            own = slice(h * width, (h + 1) * width)
+            alone = kernels.attention(isa, q[:, own], k, v, causal, 0.3, format)
+            np.testing.assert_array_equal(together[:, own], alone)
+
+
+def kept(x: Array, format: str) -> Array:
+    """Rows as the cache gives them back."""
+    if format == "f16":
+        return np.clip(x, -65504, 65504).astype(np.float16).astype(np.float64)
+    scale = (np.abs(x).max(axis=1, keepdims=True) / np.float32(127)).astype(np.float64)
+    inverse = np.float32(127) / np.abs(x).max(axis=1, keepdims=True)
+    return np.rint(x * inverse) * scale
+
+
+@pytest.mark.parametrize("format", ["f16", "int8"])
+@pytest.mark.parametrize("width", [8, 16, 33, 64])
+def test_attention_over_narrow_caches(
+    isa: str, width: int, format: str, rng: np.random.Generator, relative: Relative
+) -> None:
+    q, k, v = (rng.standard_normal((n, width)).astype(np.float32) for n in (7, 107, 107))
+    k[3] *= 1e-3
+    v[5] *= 300
+    k[40] *= 1e-6  # subnormal in half precision
+    got = kernels.attention(isa, q, k, v, True, width**-0.5, format)
+    want = attention_exact(q, kept(k, format), kept(v, format), True, width**-0.5)
+    assert relative(got, want) < TOLERANCE
+
+
+@pytest.mark.parametrize("format", ["f16", "int8"])
+def test_half_precision_values_saturate_and_nan_stays(isa: str, format: str) -> None:
+    q, k = np.zeros((1, 16), np.float32), np.zeros((1, 16), np.float32)
+    v = np.full((1, 16), 1e6, np.float32)
+    large = 65504.0 if format == "f16" else 1e6
+    np.testing.assert_allclose(kernels.attention(isa, q, k, v, True, 1.0, format), large)
+    v[0, 3] = np.nan
+    assert np.isnan(kernels.attention(isa, q, k, v, True, 1.0, format)[0, 3])
+
+
 def test_attention_with_strides(isa: str, rng: np.random.Generator) -> None:
     q = rng.standard_normal((5, 60)).astype(np.float32)[:, 20:44]
     kv = rng.standard_normal((40, 96)).astype(np.float32)

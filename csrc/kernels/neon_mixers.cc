@@ -1,0 +1,27 @@
+// NEON: the operations that mix rows.
+#include <arm_neon.h>
+
+#include "kernels/mixers.h"
+
+namespace clover::neon {
+
+namespace {
+
+#include "kernels/vec_neon.h"
+
+#include "kernels/simd_math.h"
+
+#include "kernels/simd_gemm.h"
+
+#include "kernels/simd_mixers.h"
+
+#include "kernels/simd_attention.h"
+
+} // namespace
+
+void delta_commit(const DeltaHead &head) { commit(head); }
+void delta_closed(const DeltaHead &head) { closed(head); }
+void delta_preview(const PreviewHead &head) { preview(head); }
+void attention(const AttentionHeads &heads) { attend(heads); }
+
+} // namespace clover::neon
