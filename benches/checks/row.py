@@ -37,14 +37,18 @@ class Row:
         return f"{self.name:<58}  {self.figure:>22}  {self.bound:>12}  {verdict}{note}"
 
 
-def at_most(name: str, value: float, bound: float, form: str = "{:.2e}", unit: str = "") -> Row:
+def at_most(
+    name: str, value: float, bound: float, form: str = "{:.2e}", unit: str = "", note: str = ""
+) -> Row:
     """A row whose figure must not exceed its bound."""
-    return Row(name, form.format(value) + unit, f"<= {bound:g}{unit}", value <= bound)
+    return Row(name, form.format(value) + unit, f"<= {bound:g}{unit}", value <= bound, note)
 
 
-def at_least(name: str, value: float, bound: float, form: str = "{:.2f}", unit: str = "") -> Row:
+def at_least(
+    name: str, value: float, bound: float, form: str = "{:.2f}", unit: str = "", note: str = ""
+) -> Row:
     """A row whose figure must reach its bound."""
-    return Row(name, form.format(value) + unit, f">= {bound:g}{unit}", value >= bound)
+    return Row(name, form.format(value) + unit, f">= {bound:g}{unit}", value >= bound, note)
 
 
 @dataclass
