@@ -15,6 +15,7 @@ void register_errors(pybind11::module_ &);
 void register_model(pybind11::module_ &);    // Model and State
 void register_decoding(pybind11::module_ &); // the submodule `decoding`
 void register_timing(pybind11::module_ &);   // the submodule `timing`
+void register_timing_mixers(pybind11::module_ &timing);
 
 // From Python objects. Each throws FormatError or ArgumentError naming the field that does not fit.
 Spec spec_from(const pybind11::dict &);

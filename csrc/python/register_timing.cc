@@ -223,6 +223,7 @@ void register_ceilings(py::module_ &m) {
 void register_timing(py::module_ &m) {
     py::module_ sub = m.def_submodule("timing", "Ceilings of this machine and timers of kernels, for benchmarks.");
     register_ceilings(sub);
+    register_timing_mixers(sub);
     py::class_<TimedProduct>(sub, "Product", "x [rows, k] times each of `copies` of a stored matrix [n, k] in turn.")
         .def(py::init<const Isa &, int, std::vector<Bytes>, const std::string &, int, int, int, Floats,
                       std::vector<int8_t>>(),
