@@ -18,7 +18,7 @@ namespace {
 
 // vpmaddubsw multiplies unsigned by signed bytes and adds pairs in 16 bits with saturation.
 struct Dot {
-    static constexpr int tiles_in_place = 1, tiles_staged = 1;
+    static constexpr int tiles_streamed = 2, tiles_in_place = 1, tiles_staged = 1;
 
     using Table = DecodeTable;
     static Table table(const Matrix &w) { return {w.codebook ? Vec::repeat16(w.codebook) : Vec::zero_int()}; }

@@ -19,7 +19,7 @@ namespace {
 // sdot adds four products of signed bytes to each of four sums, the activations being one quarter of a register:
 // a load of 16 codes serves 16 rows of weights.
 struct Dot {
-    static constexpr int tiles_in_place = 1, tiles_staged = 1;
+    static constexpr int tiles_streamed = 2, tiles_in_place = 1, tiles_staged = 1;
 
     using Table = DecodeTable;
     static Table table(const Matrix &w) { return {w.codebook ? Vec::repeat16(w.codebook) : vdupq_n_s8(0)}; }

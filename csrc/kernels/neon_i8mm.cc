@@ -19,7 +19,7 @@ namespace {
 // smmla multiplies two rows of eight weights by two rows of eight activations. Decoding puts the two halves of
 // eight columns side by side: half 0 is rows 0 and 1 of the four, half 1 is rows 2 and 3.
 struct Dot {
-    static constexpr int tiles_in_place = 1, tiles_staged = 1;
+    static constexpr int tiles_streamed = 2, tiles_in_place = 1, tiles_staged = 1;
 
     using Table = DecodeTable;
     static Table table(const Matrix &w) { return {w.codebook ? Vec::repeat16(w.codebook) : vdupq_n_s8(0)}; }

@@ -2,7 +2,8 @@
 // simd_math.h and an instruction set's own
 //
 //   struct Dot
-//     tiles_in_place, tiles_staged   tiles of a block, its codes read in place or staged
+//     tiles_streamed, tiles_in_place, tiles_staged
+//                                    tiles of a block: one or two rows, few rows, many rows
 //     Table, table(w)                what decode() needs beside the codes
 //     decode<scheme>(codes, k, part, table, even, odd)
 //                                    columns k .. k + 3 and k + 4 .. k + 7 of a group, Vec::width rows of the tile
@@ -15,8 +16,9 @@
 constexpr int kParts = kTileRows / Vec::width; // vectors that hold a tile's rows
 constexpr int kBlockRows = 4;                  // activation rows of a block
 constexpr int kRowsInPlace = 2 * kBlockRows;   // up to here decoding again costs less than staging
-constexpr int kStage = 256, kStageRows = 64;   // columns and rows: with the sums they fill 40 of 48 KiB
-constexpr int kAhead = 1024;                   // bytes: memory answers within the time of so many
+constexpr int kStreamRows = 2;               // up to here memory sets the pace: twice the tiles, streams in more pages
+constexpr int kStage = 256, kStageRows = 64; // columns and rows: with the sums they fill 40 of 48 KiB
+constexpr int kAhead = 2048;                 // bytes: memory answers within the time of so many
 
 // Decoded codes are 0 .. 15.
 constexpr bool has_small_codes(Scheme scheme) { return scheme == Scheme::int4 || scheme == Scheme::int3; }
@@ -26,16 +28,18 @@ constexpr bool has_small_codes(Scheme scheme) { return scheme == Scheme::int4 ||
 template <Scheme scheme, int group_columns, int T> struct InPlace {
     const uint8_t *tile[T];
     Dot::Table table;
+    int64_t ahead; // bytes from what is read to what is fetched
 
     struct Group {
         static constexpr bool small = has_small_codes(scheme);
         const uint8_t *tile[T];
         Dot::Table table;
+        int64_t ahead;
 
         template <int half> Vec::Bytes load(int v, int64_t k) const {
             const uint8_t *codes = tile[v / kParts] + 2 * kTileRows;
             if (v % kParts == 0 && half == 0)
-                Vec::prefetch(codes + 8 * k + kAhead);
+                Vec::prefetch(codes + 8 * k + ahead);
             return Dot::template decode<scheme, half>(codes, k, v % kParts, table);
         }
         Vec::F scale(int v) const { return Vec::load_half(tile[v / kParts] + 2 * Vec::width * (v % kParts)); }
@@ -45,6 +49,7 @@ template <Scheme scheme, int group_columns, int T> struct InPlace {
         for (int t = 0; t < T; ++t)
             at.tile[t] = tile[t] + g * group_bytes(scheme, group_columns);
         at.table = table;
+        at.ahead = ahead;
         return at;
     }
 };
@@ -133,17 +138,19 @@ template <int T> inline void put_sums(const Output &out, const float *sums, int 
         }
 }
 
-template <Scheme scheme, int group, int T>
+template <Scheme scheme, int group, int T, int Most>
 inline void rows_in_place(const MatmulCall &call, const Output &out, int tile, int last) {
     InPlace<scheme, group, T> source;
     for (int t = 0; t < T; ++t)
         source.tile[t] = tile_group(call.w, tile + t, 0);
     source.table = Dot::table(call.w);
-    for_row_blocks<kBlockRows>(call.rows, [&](int row, auto count) {
+    source.ahead = kAhead;
+    for_row_blocks<Most>(call.rows, [&](int row, auto count) {
         constexpr int R = decltype(count)::value;
         alignas(64) float sums[R * T * kTileRows] = {};
         add_columns<group, T, R>(source, CodedRows<R>(call, row), call.a.block, 0, call.w.k, sums);
         put_sums<T>(out, sums, row, R, tile, last);
+        source.ahead = call.w.k / group * group_bytes(scheme, group) * T; // the next tiles, while these are at hand
     });
 }
 
@@ -215,15 +222,21 @@ inline void rows_staged(const MatmulCall &call, const Output &out, Stage &stage,
     }
 }
 
+// `Tiles` at a time: that many streams of memory.
+template <Scheme scheme, int group, int Tiles, int Most>
+void tiles_in_place(const MatmulCall &call, const Output &out, int last) {
+    for (int tile = call.tile0; tile < call.tile1; tile += Tiles)
+        call_with_count<Tiles>(tile, smaller(Tiles, call.tile1 - tile), [&](int at, auto count) {
+            rows_in_place<scheme, group, decltype(count)::value, Most>(call, out, at, last);
+        });
+}
+
 template <Scheme scheme, int group> void packed_tiles(const MatmulCall &call, const Output &out, int last) {
     constexpr int in_place = Dot::tiles_in_place, staged = Dot::tiles_staged;
-    if (call.rows <= kRowsInPlace) {
-        for (int tile = call.tile0; tile < call.tile1; tile += in_place)
-            call_with_count<in_place>(tile, smaller(in_place, call.tile1 - tile), [&](int at, auto count) {
-                rows_in_place<scheme, group, decltype(count)::value>(call, out, at, last);
-            });
-        return;
-    }
+    if (call.rows <= kStreamRows)
+        return tiles_in_place<scheme, group, Dot::tiles_streamed, kStreamRows>(call, out, last);
+    if (call.rows <= kRowsInPlace)
+        return tiles_in_place<scheme, group, in_place, kBlockRows>(call, out, last);
     Stage stage;
     for (int tile = call.tile0; tile < call.tile1; tile += staged)
         call_with_count<staged>(tile, smaller(staged, call.tile1 - tile), [&](int at, auto count) {

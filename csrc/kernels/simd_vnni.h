@@ -1,9 +1,10 @@
 // Dot (simd_packed.h) on vpdpbusd, 256 or 512 bits wide. It multiplies unsigned by signed bytes, so weights
 // enter with an offset that the starting value of a sum takes off again: all exact in int32.
 struct Dot {
-    // Twelve sums of 16 rows hide the latency of vpdpbusd; eight of them leave registers for decoding. Half as
-    // wide and with 16 registers, one tile has to do.
-    static constexpr int tiles_in_place = Vec::width == 16 ? 2 : 1;
+    // Twelve sums of 16 rows hide the latency of vpdpbusd and leave registers for their floats. Half as wide and
+    // with 16 registers, one tile has to do.
+    static constexpr int tiles_in_place = Vec::width == 16 ? 3 : 1;
+    static constexpr int tiles_streamed = Vec::width == 16 ? 4 : 2;
     static constexpr int tiles_staged = Vec::width == 16 ? 3 : 1;
 
     using Table = DecodeTable;
