@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 KERNELS = ROOT / "csrc/kernels"
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = [*AVX2, *(f"-mavx512{name}" for name in ("f", "bw", "vl", "dq", "vnni"))]
+NEON = ["-march=armv8.2-a+dotprod"]
+I8MM = ["-march=armv8.2-a+dotprod+i8mm"]
 VNNI256 = [*AVX2, "-mavx512f", "-mavx512vl", "-mavx512vnni", "-DCLOVER_VNNI_EVEX"]
 FILES = {
     "avx2.cc": AVX2,
@@ -30,26 +32,44 @@ FILES = {
     "avx512vnni.cc": AVX512,
     "avx512vnni_mixers.cc": AVX512,
     "ceilings_avx512vnni.cc": AVX512,
+    "neon_dotprod.cc": NEON,
+    "neon_mixers.cc": NEON,
+    "neon_i8mm.cc": I8MM,
+    "ceilings_neon.cc": NEON,
+    "ceilings_neon.cc again": I8MM,
 }
+HEADERS = ("<immintrin.h>", "<arm_neon.h>")
 WEAK = set("wWvVu")  # weak and unique symbols, in nm's letters
 # What a table offers to dispatch.cc and to its own other file; everything else is local.
 PUBLIC = re.compile(
-    r"clover::(k\w+(Kernels|Ceilings)|(avx2|avx512vnni)::(delta_\w+|attention)\(.*\))"
+    r"clover::(k\w+(Kernels|Ceilings)|(avx2|avx512vnni|neon)::(delta_\w+|attention)\(.*\))"
 )
+
+
+def compiler_for(machine: str) -> str | None:
+    """This machine's own compiler if it makes code for `machine`, else Debian's cross compiler."""
+    for name in (os.environ.get("CXX", "c++"), f"{machine}-linux-gnu-g++"):
+        if path := shutil.which(name):
+            target = subprocess.run([path, "-dumpmachine"], capture_output=True, text=True)
+            if target.stdout.startswith(machine):
+                return path
+    return None
 
 
 @pytest.fixture(scope="module", params=FILES)
 def symbols(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Defined, non-local symbols of one file, as "letter name", compiled here with its flags."""
-    compiler, nm = shutil.which(os.environ.get("CXX", "c++")), shutil.which("nm")
-    if compiler is None or nm is None:
-        pytest.skip("needs a C++ compiler and nm")
+    source: str = request.param
+    machine = "aarch64" if "neon" in source else "x86_64"
+    compiler = compiler_for(machine)
+    if compiler is None:
+        pytest.skip(f"no compiler here makes code for {machine}")
     if not KERNELS.exists():
         pytest.skip("the sources are not beside the tests")
-    target = subprocess.run([compiler, "-dumpmachine"], capture_output=True, text=True, check=True)
-    if not target.stdout.startswith("x86_64"):
-        pytest.skip(f"the compiler makes code for {target.stdout.strip()}")
-    source: str = request.param
+    asked = [compiler, "-print-prog-name=nm"]
+    nm = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    if shutil.which(nm) is None:
+        pytest.skip(f"needs nm for {machine}")
     made = tmp_path_factory.mktemp("object") / "kernels.o"
     flags = ["-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", f"-I{ROOT / 'csrc'}"]
     subprocess.run(
@@ -79,7 +99,11 @@ def test_public_names_are_the_tables_alone(symbols: list[str]) -> None:
 def test_every_file_is_checked() -> None:
     """A file that needs an instruction set's own header is in the list above."""
     vector = (
-        {path.name for path in KERNELS.glob("*.cc") if "immintrin.h" in path.read_text()}
+        {
+            path.name
+            for path in KERNELS.glob("*.cc")
+            if any(header in path.read_text() for header in HEADERS)
+        }
         if KERNELS.exists()
         else {name.split()[0] for name in FILES}
     )

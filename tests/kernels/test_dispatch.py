@@ -19,18 +19,20 @@ NEEDS = {
         *("avx2", "fma", "f16c"),
         *("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"),
     },
+    "neon_dotprod": {"asimddp"},
+    "neon_i8mm": {"asimddp", "i8mm"},
 }
 
 
 def processor_flags() -> set[str]:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("flags"):
+        if line.startswith(("flags", "Features")):
             return set(line.partition(":")[2].split())
     return set()
 
 
 def test_tables_are_those_that_the_kernel_says_the_processor_runs() -> None:
-    if platform.machine() != "x86_64":
+    if platform.machine() not in ("x86_64", "aarch64"):
         assert _core.available_isas() == ["reference"]
         return
     if not processor_flags():
