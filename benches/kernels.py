@@ -17,7 +17,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -148,56 +148,37 @@ def _mixer_work(layer: cases.Layer, number: int, m: int, committed: int) -> case
 
 
 def heads(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
-    """Single kernels through the Python module, which adds some microseconds; one thread."""
-    kernels, isa, rng = _core.kernels, options.isa, np.random.default_rng(1)
-
-    def normal(*shape: int) -> cases.Floats:
-        return (rng.standard_normal(shape) * WIDTH**-0.5).astype(np.float32)
-
-    state = normal(WIDTH, WIDTH)
+    """Kernels that mix rows, all heads of a layer, one thread."""
+    timing, isa = _core.timing, options.isa
     for m in options.m:
-        q, k, v = normal(m, WIDTH), normal(m, WIDTH), normal(m, WIDTH)
-        g, beta = -np.abs(normal(m)), np.abs(normal(m))
-        block, ring, taps = normal(m, 8192), normal(3, 8192), normal(8192, 4)
-        past = normal(1024 + m, 256)
-        walk = cases.Work(3 * 2.0 * m * WIDTH**2 * HEADS, 4.0 * WIDTH**2 * HEADS)
-        runs: dict[str, tuple[Callable[[], Any], int, cases.Work]] = {
-            "delta commit": (
-                partial(kernels.delta_commit, isa, q, k, v, g, beta, state),
-                HEADS,
-                walk,
-            ),
-            "delta closed": (
-                partial(kernels.delta_closed, isa, q, k, v, g, beta, state),
-                HEADS,
-                walk,
-            ),
-            "delta preview": (
-                partial(kernels.delta_preview, isa, q, k, v, beta, state, 4.0, 1.0, 1.0),
-                HEADS,
-                cases.Work(2.0 * m * WIDTH * (WIDTH + 2 * m) * HEADS, walk.nbytes),
-            ),
-            "convolution, 8192 channels": (
-                partial(kernels.conv, isa, ring, block, taps),
-                1,
-                cases.Work(2.0 * m * 8192 * 4, 4.0 * 8192 * (2 * m + 7)),
-            ),
-            "attention head, past 1024": (
-                partial(kernels.attention, isa, normal(m, 256), past, past, False, 0.06),
-                16,
-                cases.Work(4.0 * 16 * m * (1024 + m) * 256, 2 * 4.0 * 2 * (1024 + m) * 256),
-            ),
-        }
-        for name, (run, times, work) in runs.items():
-            taken = in_turns({"ours": partial(_repeat, run, times)}, options.rounds, inner=3)[
-                "ours"
-            ]
-            yield _row("heads", f"{name}, m {m}", statistics.median(taken), work, ceilings)
+        state = 4.0 * WIDTH**2 * HEADS
+        walk = cases.Work(3 * 2.0 * m * WIDTH**2 * HEADS, state)
+        look = cases.Work(2.0 * m * WIDTH * (WIDTH + 2 * m) * HEADS, state)
+        for kind, work in (("commit", walk), ("closed", walk), ("preview", look)):
+            call = timing.delta(isa, kind, m, HEADS, WIDTH)
+            yield _single("heads", f"delta {kind}, m {m}", call, work, ceilings, options)
+        work = cases.Work(2.0 * m * 8192 * 4, 4.0 * 8192 * (2 * m + 7))
+        call = timing.conv(isa, m, 8192, 4)
+        yield _single("heads", f"convolution, 8192 channels, m {m}", call, work, ceilings, options)
+        for past in (1024, 4096):
+            keys = past + m
+            for kv, width in (("f32", 4 * 256), ("f16", 2 * 256), ("int8", 4 + 256)):
+                work = cases.Work(4.0 * 16 * m * keys * 256, 2.0 * 2 * keys * width)
+                call = timing.attention(isa, m, 16, 2, 256, past, kv)
+                case = f"attention, past {past}, {kv}, m {m}"
+                yield _single("heads", case, call, work, ceilings, options)
 
 
-def _repeat(run: Callable[[], Any], times: int) -> None:
-    for _ in range(times):
-        run()
+def _single(
+    group: str,
+    case: str,
+    call: Any,
+    work: cases.Work,
+    ceilings: Ceilings,
+    options: argparse.Namespace,
+) -> Row:
+    times = in_turns({"ours": call.run}, options.rounds)["ours"]
+    return _row(group, case, statistics.median(times), work, ceilings)
 
 
 def head_stats(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]:
@@ -210,7 +191,7 @@ def head_stats(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]
             stored = (product.stored[0], scheme.name, n, k, scheme.group, x, n)
             extra = {"codebook": np.array(scheme.codebook, np.int8)} if scheme.codebook else {}
             run = partial(_core.kernels.head_stats, options.isa, *stored, **extra)
-            taken = in_turns({"ours": partial(_repeat, run, 1)}, options.rounds, inner=3)["ours"]
+            taken = in_turns({"ours": lambda run=run: run() and None}, options.rounds)["ours"]
             case = f"{cases.label(scheme)}, n {n}, m {m}"
             yield _row("head", case, statistics.median(taken), product.work(m), ceilings)
 
