@@ -92,7 +92,8 @@ class _Writer:
             rows *= math.sqrt(1 - self._common)
             rows += math.sqrt(self._common) * self._rng.standard_normal(shape[-1], np.float32)
             kind = self._gguf.GGMLQuantizationType.Q8_0
-            return np.resize(self._gguf.quants.quantize(rows, kind), (shape[0], -1))
+            stored = self._gguf.quants.quantize(rows, kind)
+            return np.resize(stored, (shape[0], stored.shape[1]))
         size, columns, _ = _BLOCKS[self._kind]
         nbytes = math.prod(shape) // columns * size
         block = self._random(deviation)
