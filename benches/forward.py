@@ -115,6 +115,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--committed", type=int, nargs="*", default=[0, 1024, 4096])
     parser.add_argument("--threads", type=int, nargs="+", default=[2])
     parser.add_argument("--isa")
+    parser.add_argument("--kv", choices=("f32", "f16", "int8"), default="f32")
+    parser.add_argument("--copy", action="store_true", help="weights in huge pages, not mapped")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--folder", type=Path, help="where models are made and kept")
@@ -127,7 +129,7 @@ def _measure(options: argparse.Namespace, bench: Bench, routing: str) -> None:
     with ExitStack() as stack:
         others: dict[str, Llama] = {}
         if options.model:
-            ours = Ours(options.model, bench.threads, bench.isa)
+            ours = Ours(options.model, bench.threads, bench.isa, **bench.options)
             ours.warm()
         else:
             ours = bench.ours(routing, recipe=options.recipe)
@@ -154,7 +156,8 @@ def main() -> int:
     name = options.shape or "slice"
     try:
         for threads in options.threads:
-            bench = Bench(folder, SHAPES[name], name, threads, options.isa)
+            how = {"kv": options.kv, "mmap": not options.copy}
+            bench = Bench(folder, SHAPES[name], name, threads, options.isa, options=how)
             for routing in ["-"] if options.model else options.routing:
                 _measure(options, bench, routing)
     finally:

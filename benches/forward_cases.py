@@ -5,8 +5,9 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from measure import Call
@@ -39,9 +40,10 @@ class Ids:
 class Ours:
     """A packed folder, opened."""
 
-    def __init__(self, path: Path, threads: int, isa: str | None = None) -> None:
+    def __init__(self, path: Path, threads: int, isa: str | None = None, **options: Any) -> None:
+        """`options`: mmap and kv, as for `clover_edge.load`."""
         self.folder: PackedFolder = read_folder(path)
-        self.core = open_core(self.folder, threads=threads, isa=isa)
+        self.core = open_core(self.folder, threads=threads, isa=isa, **options)
         self.ids = Ids(self.folder.spec["vocab_size"])
         self._run = self.core.new_state(1 << 16)
         self._states = {0: self.core.new_state(BLOCK)}  # by committed tokens
@@ -144,6 +146,7 @@ class Bench:
     threads: int
     isa: str | None = None
     context: int = 4096 + 2 * BLOCK
+    options: dict[str, Any] = field(default_factory=dict)  # of Ours
 
     def path(self, recipe: str = "int4-all", group: int = 32, routing: str = "random") -> Path:
         path = self.folder / f"{self.name}-{recipe}-g{group}-{routing}"
@@ -156,7 +159,8 @@ class Bench:
     def ours(
         self, routing: str = "random", isa: str | None = None, recipe: str = "int4-all"
     ) -> Ours:
-        made = Ours(self.path(recipe, routing=routing), self.threads, isa or self.isa)
+        path = self.path(recipe, routing=routing)
+        made = Ours(path, self.threads, isa or self.isa, **self.options)
         made.warm()
         return made
 
