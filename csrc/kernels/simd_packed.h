@@ -29,6 +29,8 @@ template <Scheme scheme, int group_columns, int T> struct InPlace {
     const uint8_t *tile[T];
     Dot::Table table;
     int64_t ahead; // bytes from what is read to what is fetched
+    int64_t turn;  // first group that fetches the tiles behind these T, and how much farther they are
+    int64_t jump;
 
     struct Group {
         static constexpr bool small = has_small_codes(scheme);
@@ -49,7 +51,7 @@ template <Scheme scheme, int group_columns, int T> struct InPlace {
         for (int t = 0; t < T; ++t)
             at.tile[t] = tile[t] + g * group_bytes(scheme, group_columns);
         at.table = table;
-        at.ahead = ahead;
+        at.ahead = g < turn ? ahead : ahead + jump;
         return at;
     }
 };
@@ -144,13 +146,17 @@ inline void rows_in_place(const MatmulCall &call, const Output &out, int tile, i
     for (int t = 0; t < T; ++t)
         source.tile[t] = tile_group(call.w, tile + t, 0);
     source.table = Dot::table(call.w);
+    const int64_t groups = call.w.k / group, tile_bytes = groups * group_bytes(scheme, group);
     source.ahead = kAhead;
+    source.turn = groups - kAhead / group_bytes(scheme, group);
+    source.jump = (T - 1) * tile_bytes;
     for_row_blocks<Most>(call.rows, [&](int row, auto count) {
         constexpr int R = decltype(count)::value;
         alignas(64) float sums[R * T * kTileRows] = {};
         add_columns<group, T, R>(source, CodedRows<R>(call, row), call.a.block, 0, call.w.k, sums);
         put_sums<T>(out, sums, row, R, tile, last);
-        source.ahead = call.w.k / group * group_bytes(scheme, group) * T; // the next tiles, while these are at hand
+        source.ahead = T * tile_bytes; // the next tiles, while these are at hand
+        source.turn = groups;
     });
 }
 

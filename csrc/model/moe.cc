@@ -120,53 +120,106 @@ void group_by_expert(Pass &p, const MoeWeights &w) {
         touched * (matrix_bytes(w.gate.first) + matrix_bytes(w.up.first) + matrix_bytes(w.down.first));
 }
 
-// expert [pairs, I] <- silu(gate(x)) * up(x) and its codes; items are tile ranges of one expert
-void expert_hidden(Pass &p, const MoeWeights &w) {
+// expert [pairs, I] <- silu(gate(x)) * up(x) and its codes, for one expert's rows and a range of tiles
+void hidden_piece(Pass &p, const MoeWeights &w, const ExpertCall &call, int tile0, int tile1) {
     Model &m = p.model;
     Scratch &s = m.scratch;
     const int width = m.spec.expert_intermediate;
-    const Forms forms = form_of(w.down.first);
-    std::vector<Work> work;
+    const int64_t first = int64_t(call.first) * width;
+    const Matrix gate = w.gate.at(call.expert), up = w.up.at(call.expert);
+    const int *rows = s.pair_row.data() + call.first;
+    m.kernels.matmul(
+        call_of({gate, s.x.activations(gate, 0, p.rows), rows, call.rows, s.gate.data() + first, width}, tile0, tile1));
+    m.kernels.matmul(
+        call_of({up, s.x.activations(up, 0, p.rows), rows, call.rows, s.up.data() + first, width}, tile0, tile1));
+    const int c0 = tile0 * kTileRows, c1 = std::min(tile1 * kTileRows, width);
+    m.kernels.silu_mul(s.gate.data() + first + c0, width, s.up.data() + first + c0, width, call.rows, c1 - c0,
+                       s.expert.row(call.first) + c0, width);
+    for (int r = 0; r < call.rows; r++)
+        s.expert.quantize(m.kernels, form_of(w.down.first), call.first + r, c0, c1);
+}
+
+// pair_out [pairs, H] of one expert's rows
+Product down_of(Pass &p, const MoeWeights &w, const ExpertCall &call) {
+    Scratch &s = p.model.scratch;
+    const int64_t hidden = p.model.spec.hidden_size;
+    const Matrix down = w.down.at(call.expert);
+    return {down,      s.expert.activations(down, call.first, call.rows), nullptr,
+            call.rows, s.pair_out.data() + call.first * hidden,           hidden};
+}
+
+// shared_out [n, H]
+Product shared_down_of(Pass &p, const MoeWeights &w) {
+    Scratch &s = p.model.scratch;
+    p.model.counters.bytes_read += matrix_bytes(w.shared_down);
+    return {
+        w.shared_down,           s.shared.activations(w.shared_down, 0, p.rows), nullptr, p.rows, s.shared_out.data(),
+        p.model.spec.hidden_size};
+}
+
+// The first bytes of a record, which nothing has asked memory for yet. (Within one, the kernels look ahead.)
+void fetch_start(const Matrix &w) {
+    constexpr int64_t tiles = 4, bytes = 1024;
+    const int64_t tile = matrix_bytes(w) / tiles_of(w.n);
+    for (int64_t t = 0; t < std::min<int64_t>(tiles, tiles_of(w.n)); t++)
+        for (int64_t at = 0; at < std::min(bytes, tile); at += 64)
+            __builtin_prefetch(static_cast<const uint8_t *>(w.data) + t * tile + at);
+}
+
+// Many experts: each whole, gate, up and down being one stretch of memory, the ones with most rows first; the
+// shared expert's down projection fills the end.
+void whole_experts(Pass &p, const MoeWeights &w) {
+    Model &m = p.model;
+    std::vector<ExpertCall> calls = m.scratch.calls;
+    std::stable_sort(calls.begin(), calls.end(),
+                     [](const ExpertCall &a, const ExpertCall &b) { return a.rows > b.rows; });
+    std::vector<Product> shared;
     std::vector<Piece> pieces;
-    for (const ExpertCall &call : s.calls)
-        work.push_back({tiles_of(width), call.rows});
-    cut(work, w.down.first.group ? block_of(width) / kTileRows : 1, m.pool.size(), pieces); // whole blocks of the codes
-    m.pool.run(int64_t(pieces.size()), [&](int64_t i, int) {
-        const Piece &piece = pieces[size_t(i)];
-        const ExpertCall &call = s.calls[size_t(piece.call)];
-        const int64_t first = int64_t(call.first) * width;
-        const Matrix gate = w.gate.at(call.expert), up = w.up.at(call.expert);
-        const int *rows = s.pair_row.data() + call.first;
-        m.kernels.matmul(
-            call_of({gate, s.x.activations(gate, 0, p.rows), rows, call.rows, s.gate.data() + first, width},
-                    piece.tile0, piece.tile1));
-        m.kernels.matmul(call_of({up, s.x.activations(up, 0, p.rows), rows, call.rows, s.up.data() + first, width},
-                                 piece.tile0, piece.tile1));
-        const int c0 = piece.tile0 * kTileRows, c1 = std::min(piece.tile1 * kTileRows, width);
-        m.kernels.silu_mul(s.gate.data() + first + c0, width, s.up.data() + first + c0, width, call.rows, c1 - c0,
-                           s.expert.row(call.first) + c0, width);
-        for (int r = 0; r < call.rows; r++)
-            s.expert.quantize(m.kernels, forms, call.first + r, c0, c1);
+    if (m.spec.shared_intermediate) {
+        shared.push_back(shared_down_of(p, w));
+        cut({{tiles_of(w.shared_down.n), p.rows}}, 1, m.pool.size(), pieces);
+    }
+    const int tiles = tiles_of(m.spec.expert_intermediate);
+    const int64_t experts = int64_t(calls.size());
+    m.pool.run(experts + int64_t(pieces.size()), [&](int64_t i, int) {
+        if (i >= experts) {
+            const Piece &piece = pieces[size_t(i - experts)];
+            m.kernels.matmul(call_of(shared[0], piece.tile0, piece.tile1));
+            return;
+        }
+        hidden_piece(p, w, calls[size_t(i)], 0, tiles);
+        const int64_t next = i + m.pool.size(); // most likely this thread's
+        if (next < experts)
+            fetch_start(w.gate.at(calls[size_t(next)].expert));
+        const Product down = down_of(p, w, calls[size_t(i)]);
+        m.kernels.matmul(call_of(down, 0, tiles_of(down.w.n)));
     });
 }
 
-// pair_out [pairs, H], shared_out [n, H] <- down projections
-void expert_out(Pass &p, const MoeWeights &w) {
-    Scratch &s = p.model.scratch;
-    const int64_t hidden = p.model.spec.hidden_size;
+// Few experts: cut into pieces, so that all threads have their share.
+void cut_experts(Pass &p, const MoeWeights &w) {
+    Model &m = p.model;
+    const int width = m.spec.expert_intermediate;
+    std::vector<Work> work;
+    std::vector<Piece> pieces;
+    for (const ExpertCall &call : m.scratch.calls)
+        work.push_back({tiles_of(width), call.rows});
+    const int align = w.down.first.group ? block_of(width) / kTileRows : 1; // whole blocks of the codes
+    cut(work, align, m.pool.size(), pieces);
+    m.pool.run(int64_t(pieces.size()), [&](int64_t i, int) {
+        const Piece &piece = pieces[size_t(i)];
+        hidden_piece(p, w, m.scratch.calls[size_t(piece.call)], piece.tile0, piece.tile1);
+    });
     std::vector<Product> products;
-    for (const ExpertCall &call : s.calls) {
-        const Matrix down = w.down.at(call.expert);
-        products.push_back({down, s.expert.activations(down, call.first, call.rows), nullptr, call.rows,
-                            s.pair_out.data() + call.first * hidden, hidden});
-    }
-    if (p.model.spec.shared_intermediate) {
-        products.push_back({w.shared_down, s.shared.activations(w.shared_down, 0, p.rows), nullptr, p.rows,
-                            s.shared_out.data(), hidden});
-        p.model.counters.bytes_read += matrix_bytes(w.shared_down);
-    }
-    multiply(p.model.kernels, p.model.pool, products);
+    for (const ExpertCall &call : m.scratch.calls)
+        products.push_back(down_of(p, w, call));
+    if (m.spec.shared_intermediate)
+        products.push_back(shared_down_of(p, w));
+    multiply(m.kernels, m.pool, products);
 }
+
+// Experts a thread should have at least, for all to finish together when experts are not cut.
+constexpr int kExpertsPerThread = 8;
 
 // y [n, H] <- weighted experts by rank, then the shared one: an order that no grouping changes
 void combine(Pass &p) {
@@ -194,8 +247,8 @@ void feed_forward(Pass &p, int layer) {
     project(p, w);
     choose(p, w);
     group_by_expert(p, w);
-    expert_hidden(p, w);
-    expert_out(p, w);
+    const bool whole = int(p.model.scratch.calls.size()) >= kExpertsPerThread * p.model.pool.size();
+    whole ? whole_experts(p, w) : cut_experts(p, w);
     combine(p);
 }
 
