@@ -71,7 +71,7 @@ class Ceilings:
 
     def __init__(self, threads: int, isa: str | None = None) -> None:
         timing = _core.timing
-        self.threads = threads
+        self.threads, self.isa = threads, isa
         self.dot = _best(lambda: timing.ceiling_dot(isa, threads))
         self.fma = _best(lambda: timing.ceiling_fma(isa, threads))
         self.read = _best(lambda: timing.ceiling_read(isa, threads, _stream()))
@@ -79,6 +79,13 @@ class Ceilings:
     def seconds(self, operations: float, nbytes: float) -> float:
         """The roofline: the longer of computing (int8) and reading."""
         return max(operations / self.dot, nbytes / self.read)
+
+    def floor(self, operations: float, nbytes: float) -> Call:
+        """The roofline measured anew by each call, by whichever ceiling is the lower one."""
+        timing = _core.timing
+        if operations / self.dot > nbytes / self.read:
+            return lambda: operations / timing.ceiling_dot(self.isa, self.threads)
+        return lambda: nbytes / timing.ceiling_read(self.isa, self.threads, _stream())
 
     def __str__(self) -> str:
         return (

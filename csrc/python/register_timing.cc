@@ -37,7 +37,7 @@ Ceilings ceilings_of(const Isa &isa) {
 }
 
 constexpr int64_t kRounds = 20000;      // of arithmetic in an item: tens of microseconds
-constexpr int64_t kItems = 400;         // per thread: tens of milliseconds
+constexpr int64_t kItems = 100;         // per thread: some milliseconds
 constexpr int64_t kReadPiece = 1 << 20; // bytes of an item
 constexpr int64_t kLargest = 1 << 24;   // rows and columns of a timed product
 
