@@ -10,8 +10,8 @@ include(CheckCXXSourceCompiles)
 
 # Contracting a*b+c differently in two instances of a template would break the bitwise row rule.
 set(CLOVER_KERNEL_FLAGS -ffp-contract=off)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # both passes stretch lifetimes until the products' sums spill
-    list(APPEND CLOVER_KERNEL_FLAGS -fno-gcse -fno-tree-pre)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # these passes stretch lifetimes until sums of products spill
+    list(APPEND CLOVER_KERNEL_FLAGS -fno-gcse -fno-tree-pre -fno-tree-reassoc -fno-tree-ter)
 endif()
 # GCC 12 warns about the deliberately undefined operands inside its own AVX-512 header.
 set(CLOVER_ISA_FLAGS ${CLOVER_KERNEL_FLAGS} -Wno-maybe-uninitialized)

@@ -29,19 +29,23 @@ struct Dot {
     }
 
     template <int group, class Group, int V, int R>
-    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], Vec::I (&dot)[V][R]) {
+    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], const int32_t (&start)[R],
+                         Vec::I (&dot)[V][R]) {
+        if constexpr (!Group::small)
+            start_all(start, dot);
         for (int64_t k = 0; k < group; k += 32)
             if constexpr (Group::small)
-                add_small(codes, k, at, q, dot);
+                add_small(codes, k, at, q, start, dot);
             else
                 add_bytes(codes, k, at, q, dot);
     }
 
   private:
     // A pair is at most 2 * 15 * 127, and eight of them (32 columns) still fit in 16 bits; then they are widened.
+    // Only then are the first 32 columns' start values read: until there, registers are short.
     template <class Group, int V, int R>
     static void add_small(const Group &codes, int64_t first, int64_t at, const int8_t *const (&q)[R],
-                          Vec::I (&dot)[V][R]) {
+                          const int32_t (&start)[R], Vec::I (&dot)[V][R]) {
         Vec::I narrow[V][R];
         for (int r = 0; r < R; ++r)
             for (int v = 0; v < V; ++v)
@@ -65,8 +69,10 @@ struct Dot {
             add(w, k + 4);
         }
         for (int r = 0; r < R; ++r)
-            for (int v = 0; v < V; ++v)
-                dot[v][r] = _mm256_add_epi32(dot[v][r], _mm256_madd_epi16(narrow[v][r], _mm256_set1_epi16(1)));
+            for (int v = 0; v < V; ++v) {
+                const Vec::I sum = _mm256_madd_epi16(narrow[v][r], _mm256_set1_epi16(1));
+                dot[v][r] = _mm256_add_epi32(sum, first ? dot[v][r] : Vec::set_int(start[r]));
+            }
     }
 
     // |w| times the activation with w's sign. A pair is at most 2 * 128 * 127: one fits and is widened at once.

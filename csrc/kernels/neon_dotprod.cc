@@ -30,7 +30,9 @@ struct Dot {
     }
 
     template <int group, class Group, int V, int R>
-    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], Vec::I (&dot)[V][R]) {
+    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], const int32_t (&start)[R],
+                         Vec::I (&dot)[V][R]) {
+        start_all(start, dot);
         for (int64_t c = 0; c < group; c += 32)
 #pragma GCC unroll 2
             for (int i = 0; i < 32; i += 16) {

@@ -32,7 +32,9 @@ struct Dot {
     }
 
     template <int group, class Group, int V, int R>
-    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], Vec::I (&dot)[V][R]) {
+    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], const int32_t (&start)[R],
+                         Vec::I (&dot)[V][R]) {
+        start_all(start, dot);
         if constexpr (R == 1)
             multiply_row<group>(codes, at, q[0], dot);
         else

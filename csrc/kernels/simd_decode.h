@@ -1,6 +1,13 @@
 // How packed codes become bytes in a vector, for all instruction sets. Included inside an anonymous namespace
 // after Vec and layout.h. quant/tiles.py states the layout.
 
+// dot[v][r] <- start[r]
+template <int V, int R> inline void start_all(const int32_t (&start)[R], Vec::I (&dot)[V][R]) {
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < V; ++v)
+            dot[v][r] = Vec::set_int(start[r]);
+}
+
 // What decoding needs beside the codes: the values of a codebook's codes.
 struct DecodeTable {
     Vec::Bytes values;

@@ -5,10 +5,11 @@
 //     tiles_streamed, tiles_in_place, tiles_staged
 //                                    tiles of a block: one or two rows, few rows, many rows
 //     Table, table(w)                what decode() needs beside the codes
-//     decode<scheme>(codes, k, part, table, even, odd)
-//                                    columns k .. k + 3 and k + 4 .. k + 7 of a group, Vec::width rows of the tile
-//     multiply<Source, V, R>(source, g, group, q, dot)
-//                                    dot[v][r] += the group's codes of vector v times those of row r
+//     decode<scheme, half>(codes, k, part, table)
+//                                    columns k + 4 half .. + 3 of a group, Vec::width rows of the tile
+//     multiply<group>(codes, at, q, start, dot)
+//                                    dot[v][r] = start[r] + the group's codes of vector v times those of row r
+//                                    from column `at` on
 //
 // A block of tiles by kBlockRows rows has its sums in registers. Few rows: codes are decoded as they
 // are read. Many rows: a stretch of columns is decoded once into the first cache ("staged"), for all rows.
@@ -80,6 +81,15 @@ template <bool small_codes, int group_columns> struct Staged {
     }
 };
 
+// Makes the compiler keep sums in memory until they are next used.
+template <class Sums> inline void in_memory(Sums &sums) {
+#if defined(__GNUC__)
+    __asm__ volatile("" : "+m"(sums));
+#else
+    static_cast<void>(sums);
+#endif
+}
+
 template <int R> struct CodedRows {
     const int8_t *q[R];
     const float *scale[R];
@@ -109,16 +119,18 @@ template <int group, int T, int R, class Source>
                 sum = Vec::zero();
         for (int64_t g = k / group; g < (k + block) / group; ++g) {
             Vec::I dot[V][R];
+            int32_t start[R];
             for (int r = 0; r < R; ++r)
-                for (int v = 0; v < V; ++v)
-                    dot[v][r] = Vec::set_int(x.start[r][g]);
+                start[r] = x.start[r][g];
             const auto codes = source.group(g);
-            Dot::template multiply<group>(codes, g * group, x.q, dot);
+            Dot::template multiply<group>(codes, g * group, x.q, start, dot);
             for (int v = 0; v < V; ++v) {
                 const Vec::F scale = codes.scale(v);
                 for (int r = 0; r < R; ++r)
                     part[v][r] = Vec::fma(Vec::to_float(dot[v][r]), scale, part[v][r]);
             }
+            if constexpr (Vec::registers < 32) // the products need them all
+                in_memory(part);
         }
         for (int r = 0; r < R; ++r) {
             const Vec::F scale = Vec::set(x.scale[r][k / block]);

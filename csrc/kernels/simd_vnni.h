@@ -21,7 +21,9 @@ struct Dot {
     }
 
     template <int group, class Group, int V, int R>
-    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], Vec::I (&dot)[V][R]) {
+    static void multiply(const Group &codes, int64_t at, const int8_t *const (&q)[R], const int32_t (&start)[R],
+                         Vec::I (&dot)[V][R]) {
+        start_all(start, dot);
         multiply_by_dots<group>(codes, at, q, dot);
     }
 };

@@ -6,6 +6,7 @@ struct Vec {
     using I = __m256i;
     using Bytes = __m256i;
     static constexpr int width = 8;
+    static constexpr int registers = 16;
     static constexpr int dot_rows = 2;     // activation rows that dots() keeps in registers
     static constexpr int gemm_vectors = 2; // and columns of vectors that gemm() does
 

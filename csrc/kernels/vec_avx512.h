@@ -6,6 +6,7 @@ struct Vec {
     using I = __m512i;
     using Bytes = __m512i;
     static constexpr int width = 16;
+    static constexpr int registers = 32;
     static constexpr int dot_rows = 4;     // activation rows that dots() keeps in registers
     static constexpr int gemm_vectors = 4; // and columns of vectors that gemm() does
 
