@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct ModelOptions {
     std::string isa;           // empty: the best that this processor runs
     bool delta_closed = false; // commits of two rows and more use the closed form
     KvFormat kv = KvFormat::f32;
-    bool mmap = true; // weights mapped from their files, or else copied into memory on huge pages
+    std::optional<bool> read_ahead; // chosen experts are asked from disk at once; unset: where memory cannot hold all
+    bool mmap = true;               // weights mapped from their files, or else copied into memory on huge pages
 };
 
 // Totals since the model was loaded; a caller takes differences.
@@ -79,6 +81,7 @@ class Model {
     Counters counters;
     const bool delta_closed;
     const KvFormat kv_format;
+    const bool read_ahead;
     const std::vector<double> inv_freq; // [rotary_dim / 2]
 
     static constexpr int kChunkRows = 128; // of one pass of a commit

@@ -247,6 +247,10 @@ void feed_forward(Pass &p, int layer) {
     project(p, w);
     choose(p, w);
     group_by_expert(p, w);
+    if (p.model.read_ahead)
+        for (const ExpertCall &call : p.model.scratch.calls)
+            for (const ExpertPart *part : {&w.gate, &w.up, &w.down})
+                p.model.weights.will_need(part->at(call.expert));
     const bool whole = int(p.model.scratch.calls.size()) >= kExpertsPerThread * p.model.pool.size();
     whole ? whole_experts(p, w) : cut_experts(p, w);
     combine(p);

@@ -268,6 +268,13 @@ class Loader {
 
 int64_t matrix_bytes(const Matrix &w) { return stored_bytes(w.scheme, w.n, w.k, w.group); }
 
+void Weights::will_need(const Matrix &w) const {
+    const auto *data = static_cast<const uint8_t *>(w.data);
+    for (const FileMap &file : files)
+        if (data >= file.data() && data < file.data() + file.size())
+            file.will_need(size_t(data - file.data()), size_t(matrix_bytes(w)));
+}
+
 int64_t file_bytes(const std::vector<std::string> &files) {
     int64_t sum = 0;
     for (const std::string &file : files) {

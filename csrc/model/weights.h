@@ -76,6 +76,9 @@ struct Weights {
     std::vector<LayerWeights> layers;
     int64_t bytes = 0;       // of all tensors in the table
     int64_t dense_bytes = 0; // of those that every pass reads; experts may stay on disk
+
+    // Asks the system to read a mapped matrix from disk ahead of its use.
+    void will_need(const Matrix &) const;
 };
 
 // Stored size of a matrix: what a product with it reads.

@@ -95,14 +95,15 @@ KvFormat kv_from(const std::string &name) {
 
 std::shared_ptr<Engine> make_engine(const py::dict &spec, const std::vector<std::string> &files,
                                     const py::list &tensors, int threads, const std::optional<std::string> &isa,
-                                    const std::string &delta_form, bool mmap, const std::string &kv) {
+                                    const std::string &delta_form, bool mmap, const std::string &kv,
+                                    const std::optional<bool> &read_ahead) {
     if (threads < 0 || threads > 1024)
         throw ArgumentError("threads " + std::to_string(threads) + " is outside [0, 1024]");
     if (delta_form != "sequential" && delta_form != "closed")
         throw ArgumentError("delta_form \"" + delta_form + "\" is neither \"sequential\" nor \"closed\"");
     const Spec plain_spec = spec_from(spec);
     const std::vector<TensorRow> table = table_from(tensors);
-    const ModelOptions options{threads, isa.value_or(""), delta_form == "closed", kv_from(kv), mmap};
+    const ModelOptions options{threads, isa.value_or(""), delta_form == "closed", kv_from(kv), read_ahead, mmap};
     const py::gil_scoped_release released;
     return std::make_shared<Engine>(plain_spec, files, table, options);
 }
@@ -253,6 +254,7 @@ constexpr const char *kModelDoc =
     "bytes, stride. threads: 0 for as many as the machine lends. isa: a name from available_isas(), or None for the\n"
     "best. delta_form: \"sequential\" or \"closed\", how commits of two rows and more compute DeltaNet.\n"
     "mmap: False copies the weights into huge pages. kv: \"f32\", \"f16\" or \"int8\", how keys and values are kept.\n"
+    "read_ahead: ask the disk for all chosen experts at once (None: where memory cannot hold the weights).\n"
     "Raises ModelFormatError, UnsupportedModelError, UnsupportedDeviceError, ArgumentError.";
 
 constexpr const char *kCommitDoc =
@@ -302,9 +304,11 @@ void register_model(py::module_ &m) {
     py::class_<Engine, std::shared_ptr<Engine>>(m, "Model", kModelDoc)
         .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
              py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential",
-             py::arg("mmap") = true, py::arg("kv") = "f32")
+             py::arg("mmap") = true, py::arg("kv") = "f32", py::arg("read_ahead") = py::none())
         .def_property_readonly(
             "isa", [](const Engine &e) { return e.model.kernels.isa; }, "Kernels in use.")
+        .def_property_readonly(
+            "read_ahead", [](const Engine &e) { return e.model.read_ahead; }, "Experts are read from disk as chosen.")
         .def_property_readonly(
             "threads", [](const Engine &e) { return e.model.pool.size(); }, "Threads in use.")
         .def_property_readonly(

@@ -87,10 +87,12 @@ def open_core(
     isa: str | None = None,
     mmap: bool = True,
     kv: Literal["f32", "f16", "int8"] = "f32",
+    read_ahead: bool | None = None,
 ) -> CoreModel:
     """Opens the weights; the core checks spec, shapes and offsets.
 
     `threads` 0: as many as the process may use. `mmap`, `kv`: as for `load`.
+    `read_ahead`: chosen experts are asked from disk at once; None: where memory cannot hold all.
     """
     from . import _core
 
@@ -104,6 +106,7 @@ def open_core(
             isa=isa,
             mmap=mmap,
             kv=kv,
+            read_ahead=read_ahead,
         )
     except ModelFormatError as error:
         if error.path in ("spec", "table"):  # the core knows no file of ours

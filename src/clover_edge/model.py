@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -276,4 +277,10 @@ def load(
     codec = TextCodec(folder.path / "tokenizer.json")
     template = read_template(folder.path, codec.special_tokens(folder.path))
     core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
+    if core.read_ahead:
+        warnings.warn(
+            f"{folder.path}: {core.weight_bytes / 1e9:.1f} GB of weights are more than the free "
+            "memory; experts will be read from disk as they are chosen",
+            stacklevel=2,
+        )
     return Model(folder, core, codec, template)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import shutil
@@ -339,6 +340,13 @@ def test_copied_weights_and_narrow_caches(packed: Path, model: clover_edge.Model
         assert narrow.generate("Hello", max_new_tokens=8).counters.tokens > 0
     with pytest.raises(ArgumentError, match="kv: 'int4'"):
         clover_edge.load(packed, kv="int4")  # type: ignore[arg-type]
+
+
+def test_weights_beyond_memory_are_announced(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paged = functools.partial(clover_edge.loader.open_core, read_ahead=True)
+    monkeypatch.setattr("clover_edge.model.open_core", paged)
+    with pytest.warns(UserWarning, match=r"GB of weights.*read from disk"):
+        clover_edge.load(packed).close()
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1025, True, 1.5])

@@ -65,6 +65,13 @@ def test_splits_snapshots_and_roll_back_change_no_bit(file: TinyFile, kv: str) -
     same(whole.arrays(), after_prompt(core).arrays())
 
 
+def test_reading_ahead_changes_no_bit(file: TinyFile) -> None:
+    plain, ahead = file.open(), file.open(read_ahead=True)
+    assert ahead.read_ahead and not plain.read_ahead  # memory holds this file
+    want, got = (core.preview(after_prompt(core), BLOCK) for core in (plain, ahead))
+    np.testing.assert_array_equal(got, want)
+
+
 def test_unknown_format(file: TinyFile) -> None:
     with pytest.raises(ArgumentError, match="kv"):
         file.open(kv="int4")
