@@ -59,7 +59,7 @@ Model::Model(const Spec &s, const std::vector<std::string> &files, const std::ve
       kernels(clover::kernels(options.isa.empty() ? nullptr : options.isa.c_str())), pool(options.threads),
       scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), kv_format(options.kv),
       read_ahead(options.read_ahead.value_or(options.mmap && weights.bytes > available_memory())),
-      inv_freq(inverse_frequencies(spec)) {
+      asked(spec.layers.size() * size_t(spec.num_experts)), inv_freq(inverse_frequencies(spec)) {
     require_memory("the weights that every pass reads", weights.dense_bytes);
 }
 

@@ -21,8 +21,10 @@ struct ModelOptions {
     std::string isa;           // empty: the best that this processor runs
     bool delta_closed = false; // commits of two rows and more use the closed form
     KvFormat kv = KvFormat::f32;
-    std::optional<bool> read_ahead; // chosen experts are asked from disk at once; unset: where memory cannot hold all
-    bool mmap = true;               // weights mapped from their files, or else copied into memory on huge pages
+    // Experts are asked from disk whenever they are chosen, not just the first time; unset: where memory cannot hold
+    // all.
+    std::optional<bool> read_ahead;
+    bool mmap = true; // weights mapped from their files, or else copied into memory on huge pages
 };
 
 // Totals since the model was loaded; a caller takes differences.
@@ -82,6 +84,7 @@ class Model {
     const bool delta_closed;
     const KvFormat kv_format;
     const bool read_ahead;
+    std::vector<char> asked;            // [layers, E] experts that the disk was asked for
     const std::vector<double> inv_freq; // [rotary_dim / 2]
 
     static constexpr int kChunkRows = 128; // of one pass of a commit

@@ -120,6 +120,19 @@ void group_by_expert(Pass &p, const MoeWeights &w) {
         touched * (matrix_bytes(w.gate.first) + matrix_bytes(w.up.first) + matrix_bytes(w.down.first));
 }
 
+// Chosen experts that may be on disk are asked for together: one by one each would wait for the disk.
+void ask_for_experts(Pass &p, const MoeWeights &w, int layer) {
+    Model &m = p.model;
+    for (const ExpertCall &call : m.scratch.calls) {
+        char &asked = m.asked[size_t(layer) * size_t(m.spec.num_experts) + size_t(call.expert)];
+        if (asked && !m.read_ahead)
+            continue;
+        asked = 1;
+        for (const ExpertPart *part : {&w.gate, &w.up, &w.down})
+            m.weights.will_need(part->at(call.expert));
+    }
+}
+
 // expert [pairs, I] <- silu(gate(x)) * up(x) and its codes, for one expert's rows and a range of tiles
 void hidden_piece(Pass &p, const MoeWeights &w, const ExpertCall &call, int tile0, int tile1) {
     Model &m = p.model;
@@ -247,10 +260,7 @@ void feed_forward(Pass &p, int layer) {
     project(p, w);
     choose(p, w);
     group_by_expert(p, w);
-    if (p.model.read_ahead)
-        for (const ExpertCall &call : p.model.scratch.calls)
-            for (const ExpertPart *part : {&w.gate, &w.up, &w.down})
-                p.model.weights.will_need(part->at(call.expert));
+    ask_for_experts(p, w, layer);
     const bool whole = int(p.model.scratch.calls.size()) >= kExpertsPerThread * p.model.pool.size();
     whole ? whole_experts(p, w) : cut_experts(p, w);
     combine(p);

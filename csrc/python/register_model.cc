@@ -254,7 +254,8 @@ constexpr const char *kModelDoc =
     "bytes, stride. threads: 0 for as many as the machine lends. isa: a name from available_isas(), or None for the\n"
     "best. delta_form: \"sequential\" or \"closed\", how commits of two rows and more compute DeltaNet.\n"
     "mmap: False copies the weights into huge pages. kv: \"f32\", \"f16\" or \"int8\", how keys and values are kept.\n"
-    "read_ahead: ask the disk for all chosen experts at once (None: where memory cannot hold the weights).\n"
+    "read_ahead: ask the disk for experts whenever they are chosen, not just the first time (None: where\n"
+    "memory cannot hold the weights).\n"
     "Raises ModelFormatError, UnsupportedModelError, UnsupportedDeviceError, ArgumentError.";
 
 constexpr const char *kCommitDoc =

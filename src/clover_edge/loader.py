@@ -92,7 +92,8 @@ def open_core(
     """Opens the weights; the core checks spec, shapes and offsets.
 
     `threads` 0: as many as the process may use. `mmap`, `kv`: as for `load`.
-    `read_ahead`: chosen experts are asked from disk at once; None: where memory cannot hold all.
+    `read_ahead`: experts are asked from disk whenever they are chosen, not just the first time;
+    None: where memory cannot hold all.
     """
     from . import _core
 
