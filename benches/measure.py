@@ -21,7 +21,7 @@ Times = dict[str, list[float]]
 
 _READ_BYTES = 512 << 20
 _CEILING_RUNS = 7
-_SETTLE = 0.01  # seconds in which the other side's threads stop spinning
+_SETTLE = 0.1  # seconds in which the other side's threads stop spinning
 
 
 def timed(call: Call) -> float:

@@ -16,8 +16,9 @@ namespace clover {
 
 namespace {
 
-// Between two layers the caller is busy for a few microseconds; parking would cost more than that.
-constexpr std::chrono::microseconds kSpin{20};
+// Between two layers the caller is busy for a few microseconds, between two passes for tens; waking a parked thread
+// takes about as long again. After this much idling nobody spins.
+constexpr std::chrono::microseconds kSpin{50};
 
 class Crew;
 struct Seat { // the job this thread is working in, and its number there
