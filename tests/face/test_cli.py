@@ -85,6 +85,12 @@ def test_run_stop(model: clover_edge.Model, packed: Path) -> None:
     assert done.stdout.decode() == free[: free.index(free[8:11])] + "\n"
 
 
+def test_narrow_caches(packed: Path) -> None:
+    done = run("run", packed, "Hello", "--raw", "--max-new-tokens", 4, "--kv", "int8")
+    assert done.returncode == 0, done.stderr
+    failed(run("run", packed, "Hello", "--kv", "int4"), 2, "--kv")
+
+
 def test_prompt_from_stdin(model: clover_edge.Model, packed: Path) -> None:
     want = model.generate("Grüße\n", max_new_tokens=8).text
     done = run("run", packed, "-", "--raw", "--max-new-tokens", 8, stdin="Grüße\n".encode())

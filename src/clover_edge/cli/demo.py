@@ -55,7 +55,7 @@ def _handle(arguments: argparse.Namespace) -> int:
         path = demo.packed_path(handle)
         packed = time.perf_counter() - started
         _note(_packing_line(path, arguments.recipe, packed))
-        with load(path, threads=arguments.threads, isa=arguments.isa) as model:
+        with load(path, threads=arguments.threads, isa=arguments.isa, kv=arguments.kv) as model:
             _note(f"loaded: {model.core.isa} kernels, {model.core.threads} threads\n")
             results = [
                 _answer(model, request, arguments) for request in arguments.prompt or SAMPLES

@@ -40,7 +40,10 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_runtime_options(parser: argparse.ArgumentParser) -> None:
-    """Threads and instruction set."""
+    """Threads, instruction set and caches."""
     group = parser.add_argument_group("runtime")
     group.add_argument("--threads", type=int, metavar="N", help="default: all this process may use")
     group.add_argument("--isa", metavar="NAME", help="force an instruction set (see: devices)")
+    group.add_argument(
+        "--kv", choices=("f32", "f16", "int8"), default="f32", help="how keys and values are kept"
+    )

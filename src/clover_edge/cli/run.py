@@ -42,7 +42,9 @@ def _handle(arguments: argparse.Namespace) -> int:
     text = _read_stdin() if arguments.prompt == "-" else arguments.prompt
     if arguments.raw and arguments.system is not None:
         raise ArgumentError("--system: needs a chat template, and --raw uses none")
-    with load(arguments.model, threads=arguments.threads, isa=arguments.isa) as model:
+    with load(
+        arguments.model, threads=arguments.threads, isa=arguments.isa, kv=arguments.kv
+    ) as model:
         prompt: Any = text
         if not arguments.raw and (arguments.chat or arguments.system or model.has_chat_template):
             if arguments.prompt == "-":  # the line end that echo adds is no part of a message
