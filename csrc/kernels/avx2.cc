@@ -20,6 +20,8 @@ namespace {
 struct Dot {
     static constexpr int tiles_streamed = 2, tiles_in_place = 1, tiles_staged = 1;
 
+    static constexpr int byte_offset = 0; // bytes are multiplied as they are
+
     using Table = DecodeTable;
     static Table table(const Matrix &w) { return {w.codebook ? Vec::repeat16(w.codebook) : Vec::zero_int()}; }
 
@@ -105,26 +107,12 @@ struct Dot {
 #include "kernels/simd_packed.h"
 #include "kernels/simd_project.h"
 #include "kernels/simd_rows.h"
+#include "kernels/simd_table.h"
+
+constexpr Mixers kMixers = {avx2::delta_commit, avx2::delta_closed, avx2::delta_preview, avx2::attention};
 
 } // namespace
 
-const Kernels kAvx2Kernels = {
-    "avx2",
-    {0, 0, 0, 8, 0, 4},
-    quantize,
-    matmul,
-    reference::dequantize_row,
-    rmsnorm,
-    l2norm,
-    silu_mul,
-    conv,
-    avx2::delta_commit,
-    avx2::delta_closed,
-    avx2::delta_preview,
-    gated_norm,
-    avx2::attention,
-    sigmoid_mul,
-    head_stats,
-};
+const Kernels kAvx2Kernels = vector_table("avx2", kMixers);
 
 } // namespace clover

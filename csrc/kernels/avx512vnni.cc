@@ -21,26 +21,13 @@ namespace {
 #include "kernels/simd_packed.h"
 #include "kernels/simd_project.h"
 #include "kernels/simd_rows.h"
+#include "kernels/simd_table.h"
+
+constexpr Mixers kMixers = {avx512vnni::delta_commit, avx512vnni::delta_closed, avx512vnni::delta_preview,
+                            avx512vnni::attention};
 
 } // namespace
 
-const Kernels kAvx512VnniKernels = {
-    "avx512vnni",
-    {0, 0, 128, 8, 128, 4},
-    quantize,
-    matmul,
-    reference::dequantize_row,
-    rmsnorm,
-    l2norm,
-    silu_mul,
-    conv,
-    avx512vnni::delta_commit,
-    avx512vnni::delta_closed,
-    avx512vnni::delta_preview,
-    gated_norm,
-    avx512vnni::attention,
-    sigmoid_mul,
-    head_stats,
-};
+const Kernels kAvx512VnniKernels = vector_table("avx512vnni", kMixers);
 
 } // namespace clover

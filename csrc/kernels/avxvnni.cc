@@ -22,31 +22,16 @@ namespace {
 #include "kernels/simd_packed.h"
 #include "kernels/simd_project.h"
 #include "kernels/simd_rows.h"
+#include "kernels/simd_table.h"
+
+constexpr Mixers kMixers = {avx2::delta_commit, avx2::delta_closed, avx2::delta_preview, avx2::attention};
 
 } // namespace
 
 #ifdef CLOVER_VNNI_EVEX
-const Kernels kVnni256Kernels = {
-    "vnni256",
+const Kernels kVnni256Kernels = vector_table("vnni256", kMixers);
 #else
-const Kernels kAvxVnniKernels = {
-    "avxvnni",
+const Kernels kAvxVnniKernels = vector_table("avxvnni", kMixers);
 #endif
-    {0, 0, 128, 8, 128, 4},
-    quantize,
-    matmul,
-    reference::dequantize_row,
-    rmsnorm,
-    l2norm,
-    silu_mul,
-    conv,
-    avx2::delta_commit,
-    avx2::delta_closed,
-    avx2::delta_preview,
-    gated_norm,
-    avx2::attention,
-    sigmoid_mul,
-    head_stats,
-};
 
 } // namespace clover

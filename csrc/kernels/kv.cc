@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/kernels.h"
+#include "kernels/reference.h"
 
 namespace clover {
 
@@ -25,15 +25,6 @@ uint16_t half_bits(float x) { // nearest even; saturates
     const float fraction = std::frexp(size, &exponent); // in [0.5, 1)
     const int mantissa = static_cast<int>(std::nearbyint(fraction * 2048.0f));
     return static_cast<uint16_t>(sign | (((exponent + 14) << 10) + (mantissa - 1024)));
-}
-
-float half_value(uint16_t bits) {
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float sign = bits >> 15 ? -1.0f : 1.0f;
-    if (exponent == 31)
-        return fraction ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
-    return sign * (exponent ? std::ldexp(static_cast<float>(fraction + 1024), exponent - 25)
-                            : std::ldexp(static_cast<float>(fraction), -24));
 }
 
 void store_codes(const float *x, int n, uint8_t *out) {
@@ -74,13 +65,9 @@ void load_kv(KvFormat format, const uint8_t *stored, int head_dim, float *out) {
     float scale = 0;
     if (format == KvFormat::int8)
         std::memcpy(&scale, stored, sizeof scale);
-    for (int i = 0; i < head_dim; ++i) {
-        uint16_t bits = 0;
-        if (format == KvFormat::f16)
-            std::memcpy(&bits, stored + 2 * i, sizeof bits);
-        out[i] =
-            format == KvFormat::f16 ? half_value(bits) : scale * static_cast<float>(static_cast<int8_t>(stored[4 + i]));
-    }
+    for (int i = 0; i < head_dim; ++i)
+        out[i] = format == KvFormat::f16 ? reference::from_f16(stored + 2 * i)
+                                         : scale * static_cast<float>(static_cast<int8_t>(stored[4 + i]));
 }
 
 } // namespace clover

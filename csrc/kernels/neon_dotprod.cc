@@ -21,6 +21,8 @@ namespace {
 struct Dot {
     static constexpr int tiles_streamed = 2, tiles_in_place = 1, tiles_staged = 1;
 
+    static constexpr int byte_offset = 0; // bytes are multiplied as they are
+
     using Table = DecodeTable;
     static Table table(const Matrix &w) { return {w.codebook ? Vec::repeat16(w.codebook) : vdupq_n_s8(0)}; }
 
@@ -61,26 +63,12 @@ struct Dot {
 #include "kernels/simd_packed.h"
 #include "kernels/simd_project.h"
 #include "kernels/simd_rows.h"
+#include "kernels/simd_table.h"
+
+constexpr Mixers kMixers = {neon::delta_commit, neon::delta_closed, neon::delta_preview, neon::attention};
 
 } // namespace
 
-const Kernels kNeonDotprodKernels = {
-    "neon_dotprod",
-    {0, 0, 0, 8, 0, 4},
-    quantize,
-    matmul,
-    reference::dequantize_row,
-    rmsnorm,
-    l2norm,
-    silu_mul,
-    conv,
-    neon::delta_commit,
-    neon::delta_closed,
-    neon::delta_preview,
-    gated_norm,
-    neon::attention,
-    sigmoid_mul,
-    head_stats,
-};
+const Kernels kNeonDotprodKernels = vector_table("neon_dotprod", kMixers);
 
 } // namespace clover

@@ -21,6 +21,8 @@ namespace {
 struct Dot {
     static constexpr int tiles_streamed = 2, tiles_in_place = 1, tiles_staged = 1;
 
+    static constexpr int byte_offset = 0; // bytes are multiplied as they are
+
     using Table = DecodeTable;
     static Table table(const Matrix &w) { return {w.codebook ? Vec::repeat16(w.codebook) : vdupq_n_s8(0)}; }
 
@@ -105,26 +107,12 @@ struct Dot {
 #include "kernels/simd_packed.h"
 #include "kernels/simd_project.h"
 #include "kernels/simd_rows.h"
+#include "kernels/simd_table.h"
+
+constexpr Mixers kMixers = {neon::delta_commit, neon::delta_closed, neon::delta_preview, neon::attention};
 
 } // namespace
 
-const Kernels kNeonI8mmKernels = {
-    "neon_i8mm",
-    {0, 0, 0, 8, 0, 4},
-    quantize,
-    matmul,
-    reference::dequantize_row,
-    rmsnorm,
-    l2norm,
-    silu_mul,
-    conv,
-    neon::delta_commit,
-    neon::delta_closed,
-    neon::delta_preview,
-    gated_norm,
-    neon::attention,
-    sigmoid_mul,
-    head_stats,
-};
+const Kernels kNeonI8mmKernels = vector_table("neon_i8mm", kMixers);
 
 } // namespace clover

@@ -6,6 +6,7 @@
 
 namespace clover::reference {
 
+float from_f16(const uint8_t *bytes); // little endian
 void quantize(const float *x, int64_t ldx, int rows, int k, int block, int8_t *q, int ldq, float *scale,
               int32_t *sum32);
 void matmul(const MatmulCall &);

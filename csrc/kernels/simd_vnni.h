@@ -7,6 +7,8 @@ struct Dot {
     static constexpr int tiles_streamed = Vec::width == 16 ? 4 : 2;
     static constexpr int tiles_staged = Vec::width == 16 ? 3 : 1;
 
+    static constexpr int byte_offset = 128; // what makes a signed byte unsigned
+
     using Table = DecodeTable;
     static Table table(const Matrix &w) {
         if (!w.codebook)

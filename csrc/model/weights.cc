@@ -115,16 +115,12 @@ class Loader {
     }
 
     Scheme scheme_of(const TensorRow &row, int64_t k) const {
-        static const std::pair<const char *, Scheme> schemes[] = {
-            {"f32", Scheme::f32},   {"bf16", Scheme::bf16},           {"int8", Scheme::int8},
-            {"int4", Scheme::int4}, {"codebook4", Scheme::codebook4}, {"int3", Scheme::int3}};
-        for (const auto &[name, scheme] : schemes)
-            if (row.scheme == name) {
-                if (code_bits(scheme))
-                    check_group(row, scheme, k);
-                return scheme;
-            }
-        fail(row, "scheme \"" + row.scheme + "\" is not known");
+        const std::optional<Scheme> scheme = scheme_named(row.scheme);
+        if (!scheme)
+            fail(row, "scheme \"" + row.scheme + "\" is not known");
+        if (code_bits(*scheme))
+            check_group(row, *scheme, k);
+        return *scheme;
     }
 
     void check_group(const TensorRow &row, Scheme scheme, int64_t k) const {
@@ -273,6 +269,14 @@ void Weights::will_need(const Matrix &w) const {
     for (const FileMap &file : files)
         if (data >= file.data() && data < file.data() + file.size())
             file.will_need(size_t(data - file.data()), size_t(matrix_bytes(w)));
+}
+
+std::optional<Scheme> scheme_named(const std::string &name) {
+    const char *const names[kSchemes] = {"f32", "bf16", "int8", "int4", "codebook4", "int3"};
+    for (int i = 0; i < kSchemes; i++)
+        if (name == names[i])
+            return Scheme(i);
+    return std::nullopt;
 }
 
 int64_t file_bytes(const std::vector<std::string> &files) {

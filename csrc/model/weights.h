@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -83,6 +84,9 @@ struct Weights {
 
 // Stored size of a matrix: what a product with it reads.
 int64_t matrix_bytes(const Matrix &);
+
+// The scheme of that name in a packed folder.
+std::optional<Scheme> scheme_named(const std::string &name);
 
 // Bytes of the files together; one that cannot be examined counts nothing.
 int64_t file_bytes(const std::vector<std::string> &files);

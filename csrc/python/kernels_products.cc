@@ -1,6 +1,7 @@
 // Bindings of the products with stored matrices.
 #include <vector>
 
+#include "model/weights.h"
 #include "python/kernels_arrays.h"
 
 using namespace pybind11::literals;
@@ -13,10 +14,8 @@ using Codes = py::array_t<int8_t, py::array::c_style>;
 using Codebook = std::optional<Codes>; // [16]
 
 Scheme parse_scheme(const std::string &name) {
-    const char *const names[kSchemes] = {"f32", "bf16", "int8", "int4", "codebook4", "int3"};
-    for (int i = 0; i < kSchemes; ++i)
-        if (name == names[i])
-            return static_cast<Scheme>(i);
+    if (const std::optional<Scheme> scheme = scheme_named(name))
+        return *scheme;
     throw py::value_error("scheme: '" + name + "' is none of f32, bf16, int8, int4, codebook4, int3");
 }
 

@@ -102,10 +102,8 @@ class TimedProduct {
 
   private:
     static Scheme scheme_from(const std::string &name) {
-        const char *const names[kSchemes] = {"f32", "bf16", "int8", "int4", "codebook4", "int3"};
-        for (int i = 0; i < kSchemes; i++)
-            if (name == names[i])
-                return Scheme(i);
+        if (const std::optional<Scheme> scheme = scheme_named(name))
+            return *scheme;
         throw ArgumentError("scheme: unknown: " + name);
     }
 
