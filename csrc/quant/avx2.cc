@@ -13,11 +13,15 @@ constexpr int kLanes = 8;
 
 inline F root(F x) { return _mm256_sqrt_ps(x); }
 
-inline F pick(const float (&table)[16], I index) {
-    const __m256i i = reinterpret_cast<__m256i>(index);
-    const __m256 low = _mm256_permutevar8x32_ps(load(table), i), high = _mm256_permutevar8x32_ps(load(table + 8), i);
-    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28))); // bit 3 becomes the sign
+inline F pick_eight(const float *table, I index) {
+    return _mm256_permutevar8x32_ps(load(table), reinterpret_cast<__m256i>(index));
 }
+
+inline F pick(const float (&table)[16], I index) {
+    return index >= all(8) ? pick_eight(table + 8, index) : pick_eight(table, index);
+}
+
+#include "quant/bisect.h"
 
 #include "quant/coder.h"
 

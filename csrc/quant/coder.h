@@ -27,18 +27,14 @@ struct Signed : Even { // codes are the levels themselves, as bytes
 };
 
 struct Book { // sixteen values; on a border the upper one wins
-    explicit Book(const Levels &levels) : levels(levels) {}
+    explicit Book(const Levels &levels) : levels(levels), search(levels) {}
     F level(F u) const { return value(code(u)); }
-    I code(F u) const {
-        I code = u >= all(levels.borders[8]) ? all(8) : I{};
-        for (int step = 4; step >= 1; step /= 2)
-            code = u >= pick(levels.borders, code + all(step)) ? code + all(step) : code;
-        return code;
-    }
+    I code(F u) const { return search.code(u); }
     F value(I code) const { return pick(levels.values, code); }
 
   private:
     const Levels &levels;
+    Search search;
 };
 
 template <class T> struct Strip;
@@ -143,8 +139,9 @@ void split_with(const Group &group, const Grid &levels, const float *largest, fl
     for (int r = 0; r < kTileRows; r += kLanes) {
         const F shrink = inverse(load(largest + r));
         F now = load(scale + r) * shrink, best = now, least = all(3e38f);
+        I alive = all(-1); // rows that the last round made better
         float beta = kStart;
-        for (int round = 0; round <= kRounds; ++round, beta *= kGrowth) {
+        for (int round = 0; round <= kRounds && any(alive); ++round, beta *= kGrowth) {
             const F step = inverse(now), threshold = all(1.0f / beta);
             F sum{}, xc{}, cc{};
             for (int c = 0; c < group.columns; ++c) {
@@ -159,9 +156,9 @@ void split_with(const Group &group, const Grid &levels, const float *largest, fl
                 cc += level * level;
             }
             const F cost = sum * root(magnitude(now) * root(magnitude(now))); // to the power 3/4, like the errors
-            const I better = cost < least;
-            least = better ? cost : least;
-            best = better ? now : best;
+            alive &= cost < least;
+            least = alive ? cost : least;
+            best = alive ? now : best;
             now = now * (xc / larger(cc, all(1e-9f)));
         }
         store(scale + r, best * load(largest + r));

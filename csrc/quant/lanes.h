@@ -1,7 +1,8 @@
 // kLanes rows of a tile side by side. Included inside the anonymous namespace of a file that has defined kLanes; that
 // file then defines
-//     F root(F)                     square roots
+//     F root(F)                      square roots
 //     F pick(const float (&)[16], I) table[index], index 0 .. 15
+//     struct Search                  made from Levels; I code(F) counts the borders that a float reaches
 // and includes coder.h.
 
 typedef float F __attribute__((vector_size(4 * kLanes)));
@@ -27,4 +28,10 @@ inline F magnitude(F x) {
     F y;
     __builtin_memcpy(&y, &i, sizeof y);
     return y;
+}
+inline bool any(I mask) {
+    int32_t seen = 0;
+    for (int i = 0; i < kLanes; ++i)
+        seen |= mask[i];
+    return seen != 0;
 }

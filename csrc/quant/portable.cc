@@ -22,6 +22,22 @@ inline F pick(const float (&table)[16], I index) {
     return out;
 }
 
+struct Search {
+    explicit Search(const Levels &levels) {
+        for (int i = 0; i < 15; ++i)
+            borders[i] = all(levels.borders[i + 1]);
+    }
+    I code(F u) const {
+        I count{};
+        for (const F border : borders)
+            count -= u >= border;
+        return count;
+    }
+
+  private:
+    F borders[15];
+};
+
 #include "quant/coder.h"
 
 } // namespace
