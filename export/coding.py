@@ -111,7 +111,7 @@ def _row_chunks(
 def _refusal(
     source: Checkpoint, pieces: tuple[Piece, ...], start: int, rows: Rows, problem: ArgumentError
 ) -> CheckpointError:
-    """Names the value that made ``rows``, from row ``start`` of the pieces, fail, or the tensors."""
+    """Names the value that made ``rows``, row ``start`` of the pieces on, fail; or the tensors."""
     values = from_bf16(rows) if rows.dtype == np.uint16 else rows
     for row, column in np.argwhere(~np.isfinite(values))[:1]:
         value, row = float(values[row, column]), int(row) + start

@@ -22,10 +22,14 @@ from ..errors import CheckpointError, ExportError
 from .files import diagnose, read_json
 from .safetensors_header import Header, read_header
 
-Rows = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
+Rows = NDArray[Any]  # float32, float16, or uint16: the bits of bfloat16
 
 FLOAT_DTYPES = ("BF16", "F16", "F32")
-ROW_DTYPES = {"BF16": np.dtype(np.uint16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
+ROW_DTYPES: dict[str, np.dtype[Any]] = {
+    "BF16": np.dtype(np.uint16),
+    "F16": np.dtype(np.float16),
+    "F32": np.dtype(np.float32),
+}
 _OPEN_FILES = 64
 _READ_AHEAD = 64 << 20  # bytes that the system is asked to have ready
 

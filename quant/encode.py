@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,14 +14,13 @@ from .metrics import ErrorStats
 from .schemes import CODE_BITS, Scheme, Shape
 
 Floats = NDArray[np.float32]
-Weights = NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16]
 Bytes = NDArray[np.uint8]
 Codes = NDArray[np.uint8] | NDArray[np.int8]
 Halves = NDArray[np.float16]
 
 
 def encode(
-    x: Weights,
+    x: NDArray[Any],
     scheme: Scheme,
     stats: ErrorStats | None = None,
     *,
@@ -29,11 +30,11 @@ def encode(
 ) -> Bytes:
     """Stored bytes of a vector or matrix; ``stats`` gathers the loss.
 
-    ``x`` is float32, float16, or the bits of bfloat16 as uint16. ``method`` is one of METHODS; where
-    ``calibration`` does not suffice for it, see ``settle``. Row chunks of a matrix may be encoded one
-    after the other and their bytes joined, as long as every chunk but the last has a multiple of 16
-    rows. ``threads`` never changes a byte. ArgumentError when a value is not finite, a scale (bf16:
-    a value) overflows, or the calibration is of another width.
+    ``x`` is float32, float16, or the bits of bfloat16 as uint16. ``method`` is one of METHODS; for
+    what happens where ``calibration`` does not suffice, see ``settle``. Row chunks of a matrix may
+    be encoded one after the other and their bytes joined, as long as every chunk but the last has a
+    multiple of 16 rows. ``threads`` never changes a byte. ArgumentError when a value is not finite,
+    a scale (bf16: a value) overflows, or the calibration is of another width.
     """
     out = np.empty(scheme.nbytes(x.shape), np.uint8)
     chosen = settle(method, calibration, threads) if scheme.quantised else "rtn"

@@ -2,7 +2,7 @@
 
     absmax      the largest magnitude on the nearer outermost level; nothing is searched
     rtn         the scale of the smallest squared error, out of a grid whose members are refitted
-    hqq         the scale of the smallest sum of |error|^(3/4): outliers may be off, most are nearer.
+    hqq         the scale of the smallest sum of |error|^(3/4): a few may be off, most are nearer.
                 Half-quadratic splitting (Badri and Shaji, 2023) without its zero point, which our
                 schemes have not, from rtn's scale on
     weighted    as rtn, with the error of column k weighted by the mean of x_k^2
@@ -10,13 +10,14 @@
                 second moments of x allow (Frantar et al., 2022); scales as weighted, of the columns
                 as they are when their group's turn comes
 
-A code is always the level nearest to its (moved) weight. int8's scale is the largest magnitude / 127
-whatever the method.
+A code is always the level nearest to its (moved) weight. int8's scale is the largest magnitude
+/ 127, whatever the method.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,19 +45,21 @@ class Calibration:
     the factor that gptq needs is made once.
     """
 
-    def __init__(self, moments: NDArray[np.floating]) -> None:
+    def __init__(self, moments: NDArray[np.floating[Any]]) -> None:
         """``moments``: the mean of x_k^2, ``[K]``, or of x_j x_k, ``[K, K]`` (float32 or float64).
 
         ArgumentError when the shape is another, a value is not finite or a mean square negative.
         """
-        if moments.ndim not in (1, 2) or moments.ndim == 2 and len(set(moments.shape)) != 1:
+        if moments.ndim not in (1, 2) or len(set(moments.shape)) != 1:
             raise ArgumentError(f"calibration takes [K] or [K, K], not shape {moments.shape}")
         squares = np.diagonal(moments) if moments.ndim == 2 else moments
         if not squares.size or not np.isfinite(squares).all() or bool((squares < 0).any()):
             raise ArgumentError("calibration: a mean square is negative or not finite")
         self.mean_squares: NDArray[np.float32] = np.ascontiguousarray(squares, np.float32)
         kind = np.float32 if moments.dtype == np.float32 else np.float64
-        self._hessian = np.ascontiguousarray(moments, kind) if moments.ndim == 2 else None
+        self._hessian: NDArray[np.floating[Any]] | None = None
+        if moments.ndim == 2:
+            self._hessian = np.ascontiguousarray(moments, kind)
         self._factor: _core.quant.Factor | None = None
 
     @property

@@ -1,7 +1,7 @@
 """Quantisation in plain numpy: the reference for what the core does, operation by operation.
 
-Codes and scales come out equal, bit for bit: sums run down the columns in order, in float32, here as
-there. `scales` and `codes` work on groups as columns, ``[group, m]``: m groups side by side.
+Codes and scales come out equal, bit for bit: sums run down the columns in order, in float32, here
+as there. What works on groups has them as columns, ``[group, m]``: m groups side by side.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class quant:  # a submodule: floats to stored bytes
         def isa(self) -> str: ...
         def encode(
             self,
-            rows: NDArray[np.float32] | NDArray[np.float16] | NDArray[np.uint16],
+            rows: NDArray[Any],
             out: NDArray[np.uint8],
             *,
             scheme: str,
@@ -39,9 +39,7 @@ class quant:  # a submodule: floats to stored bytes
             weights: NDArray[np.float32] | None = None,
             factor: quant.Factor | None = None,
         ) -> tuple[float, float, float, float]: ...
-        def factor(
-            self, hessian: NDArray[np.float32] | NDArray[np.float64], damping: float
-        ) -> quant.Factor: ...
+        def factor(self, hessian: NDArray[np.floating[Any]], damping: float) -> quant.Factor: ...
 
 def available_isas() -> list[str]: ...
 def default_threads(root: str = "") -> int: ...
