@@ -139,8 +139,8 @@ class TileCoder {
         }
         const float ends[2] = {levels_.lowest, levels_.highest};
         const bool both = format_.scheme == Scheme::codebook4; // even levels mirrored are the same but for one
-        coder_.search(group, levels_, largest, ends, both ? 2 : 1,
-                      format_.scheme == Scheme::int3 ? kWideGrid : kGrid, scale);
+        coder_.search(group, levels_, largest, ends, both ? 2 : 1, format_.scheme == Scheme::int3 ? kWideGrid : kGrid,
+                      scale);
         if (how_.method == Method::hqq)
             coder_.split(group, levels_, largest, scale);
     }
@@ -194,9 +194,7 @@ Loss encode(const Coder &coder, ThreadPool &pool, const Rows &rows, const Format
     const int64_t tiles = (rows.n + kTileRows - 1) / kTileRows;
     std::vector<Loss> losses(static_cast<size_t>(tiles));
     std::vector<TileCoder> workers(size_t(pool.size()), TileCoder(coder, rows, format, how));
-    pool.run(tiles, [&](int64_t tile, int worker) {
-        losses[size_t(tile)] = workers[size_t(worker)].code(tile, out);
-    });
+    pool.run(tiles, [&](int64_t tile, int worker) { losses[size_t(tile)] = workers[size_t(worker)].code(tile, out); });
     Loss all;
     for (const Loss &part : losses)
         add(all, part);
