@@ -69,6 +69,11 @@ void next_input(Pass &p, int half, const float *norm, Forms forms) {
     });
 }
 
+void observe(const Pass &p, int layer, Half half) {
+    if (p.model.observer)
+        p.model.observer(layer, half, p.rows);
+}
+
 void finish(Pass &p) {
     const int halves = 2 * int(p.model.spec.layers.size());
     p.model.pool.run(p.rows, [&](int64_t r, int) { add_half(p, r, halves); });
@@ -103,9 +108,11 @@ void forward(Pass &p) {
         const bool attention = w.kind == LayerKind::attention;
         next_input(p, 2 * i, w.norm1, form_of(attention ? w.attn.in : w.delta.in));
         attention ? attention_layer(p, i) : delta_layer(p, i);
+        observe(p, i, Half::mixer);
         const MoeWeights &f = w.moe;
         next_input(p, 2 * i + 1, w.norm2, form_of(f.gate.first) | form_of(f.up.first) | form_of(f.shared_gate_up));
         feed_forward(p, i);
+        observe(p, i, Half::feed_forward);
     }
     finish(p);
     p.model.counters.rows += p.rows;
