@@ -13,7 +13,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ..errors import CloverError
-from ..quant import GROUPS, RECIPES, Recipe
+from ..quant import GROUPS, METHODS, RECIPES, Recipe
+from .calibration import DEFAULT_TOKENS, calibration_passages
 from .checkpoint import Checkpoint
 from .coding import Coding
 from .norms import NORMS
@@ -23,7 +24,7 @@ from .recipe_file import find_recipe
 from .report import loss_table, plan_dict, plan_table
 
 _BASES = ("int4", "int8", "bf16", "f32")
-_METHODS = ("rtn", "hqq")  # those that need no calibration
+_METHODS = tuple(method for method in METHODS if method != "absmax")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,6 +73,19 @@ def _parser() -> argparse.ArgumentParser:
         "--method", choices=_METHODS, default="rtn", help="how codes are found (default rtn)"
     )
     parser.add_argument(
+        "--calib",
+        type=Path,
+        metavar="FILE.txt|jsonl",
+        help="calibration text for the methods weighted and gptq; default: a small built-in set",
+    )
+    parser.add_argument(
+        "--calib-tokens",
+        type=_count,
+        default=DEFAULT_TOKENS,
+        metavar="N",
+        help=f"tokens of it to run (default {DEFAULT_TOKENS})",
+    )
+    parser.add_argument(
         "--threads", type=_count, default=0, metavar="N", help="default: as many as fit the machine"
     )
     parser.add_argument(
@@ -107,7 +121,7 @@ def _gigabytes(text: str) -> int:
 def _count(text: str) -> int:
     count = int(text)
     if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of threads")
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return count
 
 
@@ -124,7 +138,7 @@ def _recipe(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str
 
 def _run(options: argparse.Namespace, recipe: Recipe) -> int:
     started = time.monotonic()
-    coding = Coding(options.method, None, options.threads)
+    coding = Coding(options.method, threads=options.threads)
     with Checkpoint(options.checkpoint) as source:
         plan = plan_export(source, recipe, options.group_size, options.shard_size)
         print(plan_table(plan), file=sys.stderr)
@@ -134,9 +148,18 @@ def _run(options: argparse.Namespace, recipe: Recipe) -> int:
             if options.json:
                 _print_json(plan_dict(plan))
             return 0
+        passages = calibration_passages(
+            source.path, plan.model.spec, options.method, options.calib, options.calib_tokens
+        )
         with _Bar(plan) as bar:
             report = write_plan(
-                source, plan, options.out, coding=coding, norm=options.norm, progress=bar.update
+                source,
+                plan,
+                options.out,
+                coding=coding,
+                passages=passages,
+                norm=options.norm,
+                progress=bar.update,
             )
     print(loss_table(report), file=sys.stderr)
     seconds = time.monotonic() - started

@@ -5,19 +5,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import ArgumentError, CheckpointError
-from ..quant import DATA_FREE, METHODS, Calibration, ErrorStats, Scheme, encode, settle
+from ..quant import METHODS, Calibration, ErrorStats, Scheme, encode, settle
 from ..quant.encode import from_bf16
 from ..quant.schemes import TILE_ROWS
-from .checkpoint import Checkpoint
 from .families import Piece
 from .sources import Rows
 
 CHUNK = 1 << 22  # elements read at once
+
+
+class RowSource(Protocol):
+    """What gives rows: a checkpoint."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def row_dtype(self, name: str) -> np.dtype[Any]: ...
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None: ...
+
+    def not_finite(self, name: str, row: int, column: int, value: float) -> CheckpointError: ...
 
 
 class Calibrations(Protocol):
@@ -36,16 +49,14 @@ class Coding:
     methods: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """ArgumentError for a method that does not exist, or lacks the calibration it needs."""
+        """ArgumentError for a method that does not exist."""
         if self.method not in METHODS:
             known = ", ".join(METHODS)
             raise ArgumentError(f"unknown method {self.method!r}; known: {known}")
-        if self.method not in DATA_FREE and self.calibrations is None:
-            raise ArgumentError(f"method {self.method} needs calibration")
 
     def chunks(
         self,
-        source: Checkpoint,
+        source: RowSource,
         name: str,
         expert: int | None,
         pieces: tuple[Piece, ...],
@@ -85,7 +96,7 @@ class Coding:
 
 
 def _row_chunks(
-    source: Checkpoint, pieces: tuple[Piece, ...], width: int
+    source: RowSource, pieces: tuple[Piece, ...], width: int
 ) -> Iterator[tuple[int, Rows]]:
     """The pieces' rows, top to bottom, in chunks of whole tiles, as the checkpoint has them if all
     are of one type; the buffer is used again."""
@@ -109,7 +120,7 @@ def _row_chunks(
 
 
 def _refusal(
-    source: Checkpoint, pieces: tuple[Piece, ...], start: int, rows: Rows, problem: ArgumentError
+    source: RowSource, pieces: tuple[Piece, ...], start: int, rows: Rows, problem: ArgumentError
 ) -> CheckpointError:
     """Names the value that made ``rows``, row ``start`` of the pieces on, fail; or the tensors."""
     values = from_bf16(rows) if rows.dtype == np.uint16 else rows

@@ -9,23 +9,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError, ExportError, OutOfMemoryError
-from ..quant import ErrorStats, Recipe
+from ..quant import Recipe
 from ..quant.schemes import TILE_ROWS
+from .calibration import DEFAULT_TOKENS, Calibrator, Passage, calibration_passages
 from .checkpoint import Checkpoint
-from .coding import CHUNK, Calibrations, Coding
+from .coding import CHUNK, Coding
 from .families import read_model
 from .norms import NORMS, check_decay, detect_norm_offset
-from .packed_file import PackedWriter
 from .plan import SHARD_BYTES, Plan, PlannedExperts, PlannedTensor, make_plan
 from .recipe_file import find_recipe
 from .report import Report, config_hash
-
-Progress = Callable[[int, int, str], None]
+from .weights import Progress, write_weights
 
 FORMAT_VERSION = 1
 COPIED = (
@@ -57,7 +55,8 @@ def export_checkpoint(
     recipe: str | Path | Recipe = "int4",
     group_size: int | None = None,
     method: str = "rtn",
-    calibrations: Calibrations | None = None,
+    calib: str | Path | None = None,
+    calib_tokens: int = DEFAULT_TOKENS,
     threads: int = 0,
     norm: str = "auto",
     shard_bytes: int = SHARD_BYTES,
@@ -66,16 +65,21 @@ def export_checkpoint(
     """Pack a checkpoint folder into ``out``, which must be absent or an empty folder.
 
     ``recipe``: a name, or a TOML file of one's own. ``group_size`` None: 32 where it fits.
-    ``method``: one of ``quant.METHODS``; the calibrated ones ask ``calibrations`` matrix by matrix.
+    ``method``: one of ``quant.METHODS``; the calibrated ones run ``calib_tokens`` tokens of
+    ``calib`` (a .txt or .jsonl file; None: a small built-in set) through the checkpoint.
     ``threads`` 0: as many as fit the machine; they change no byte.
     ``progress(done, total, name)`` counts parameters. Raises CheckpointError, ExportError,
     UnsupportedModelError, ArgumentError or OutOfMemoryError; whatever happens, ``out`` is complete
     or untouched.
     """
     with Checkpoint(checkpoint) as source:
-        coding = Coding(method, calibrations, threads)
+        coding = Coding(method, threads=threads)
         plan = plan_export(source, recipe, group_size, shard_bytes)
-        return write_plan(source, plan, out, coding=coding, norm=norm, progress=progress)
+        spec = plan.model.spec
+        passages = calibration_passages(source.path, spec, method, calib, calib_tokens)
+        return write_plan(
+            source, plan, out, coding=coding, passages=passages, norm=norm, progress=progress
+        )
 
 
 def write_plan(
@@ -84,10 +88,11 @@ def write_plan(
     out: str | Path,
     *,
     coding: Coding,
+    passages: list[Passage] | None = None,
     norm: str = "auto",
     progress: Progress | None = None,
 ) -> Report:
-    """Carry out a plan made for this checkpoint."""
+    """Carry out a plan made for this checkpoint; a calibrated method needs ``passages``."""
     if norm not in ("auto", *NORMS):
         raise ArgumentError(f"norm must be auto, {' or '.join(NORMS)}, not {norm!r}")
     target = _check_target(Path(out))
@@ -99,11 +104,16 @@ def write_plan(
     check_decay(source, plan.model.decay_probes)
     offset = detect_norm_offset(source, plan.model.norm_probes, norm)
     spec = {**plan.model.spec, "norm_offset": offset}
+    if passages:
+        hessians = coding.method == "gptq"
+        coding.calibrations = Calibrator(
+            source, plan.model, spec, passages, hessians=hessians, threads=coding.threads
+        )
     partial = target.parent / f".{target.name}.partial-{os.getpid()}"
     try:
         partial.mkdir()
         try:
-            errors = _write_weights(source, plan, coding, partial, progress)
+            errors = write_weights(source, plan, coding, partial, progress)
             report = Report(plan, errors, config_hash(source.config_bytes), coding)
             _write_side_files(source, spec, report, partial)
             os.replace(partial, target)
@@ -160,62 +170,6 @@ def available_memory() -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return None
-
-
-class _Meter:
-    """Counts parameters done and tells ``progress`` about it."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self.done, self.total, self.progress = 0, total, progress
-
-    def add(self, count: int, name: str) -> None:
-        self.done += count
-        if self.progress is not None:
-            self.progress(self.done, self.total, name)
-
-
-def _write_weights(
-    source: Checkpoint, plan: Plan, coding: Coding, folder: Path, progress: Progress | None
-) -> dict[str, ErrorStats]:
-    errors: dict[str, ErrorStats] = {}
-    meter = _Meter(plan.parameters, progress)
-    with PackedWriter(folder, list(plan.files)) as writer:
-        for item in plan.tensors:
-            if isinstance(item, PlannedTensor):
-                stats = errors[item.name] = ErrorStats()
-                pieces, width = item.source.pieces, item.source.shape[-1]
-                for data, count in coding.chunks(
-                    source, item.name, None, pieces, width, item.scheme, stats
-                ):
-                    writer.write(item.name, data)
-                    meter.add(count, item.name)
-            else:
-                errors.update(_write_experts(source, item, coding, writer, meter))
-        writer.finish()
-    return errors
-
-
-def _write_experts(
-    source: Checkpoint, item: PlannedExperts, coding: Coding, writer: PackedWriter, meter: _Meter
-) -> dict[str, ErrorStats]:
-    """Record by record; a record is padded between its parts and behind the last."""
-    errors = {f"{item.name}.{name}": ErrorStats() for name in item.parts}
-    for expert in range(item.source.experts):
-        done = 0
-        for name, part in item.parts.items():
-            if gap := part.offset - done:
-                writer.write(item.name, bytes(gap))
-            matrix = f"{item.name}.{name}"
-            pieces, width = (part.source.pieces[expert],), part.source.shape[-1]
-            for data, count in coding.chunks(
-                source, matrix, expert, pieces, width, part.scheme, errors[matrix]
-            ):
-                writer.write(item.name, data)
-                meter.add(count, item.name)
-            done = part.offset + part.nbytes
-        if gap := item.record_bytes - done:
-            writer.write(item.name, bytes(gap))
-    return errors
 
 
 def _write_side_files(

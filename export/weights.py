@@ -1,0 +1,73 @@
+"""A plan's weights to their files: tensor by tensor, expert by expert, a few rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..quant import ErrorStats
+from .coding import Coding, RowSource
+from .packed_file import PackedWriter
+from .plan import Plan, PlannedExperts, PlannedTensor
+
+Progress = Callable[[int, int, str], None]
+
+
+class _Meter:
+    """Counts parameters done and tells ``progress`` about it."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.done, self.total, self.progress = 0, total, progress
+
+    def add(self, count: int, name: str) -> None:
+        self.done += count
+        if self.progress is not None:
+            self.progress(self.done, self.total, name)
+
+
+def write_weights(
+    source: RowSource, plan: Plan, coding: Coding, folder: Path, progress: Progress | None = None
+) -> dict[str, ErrorStats]:
+    """Writes the weight files and their index; returns a measure for each matrix.
+
+    ``progress(done, total, name)`` counts parameters.
+    """
+    errors: dict[str, ErrorStats] = {}
+    meter = _Meter(plan.parameters, progress)
+    with PackedWriter(folder, list(plan.files)) as writer:
+        for item in plan.tensors:
+            if isinstance(item, PlannedTensor):
+                stats = errors[item.name] = ErrorStats()
+                pieces, width = item.source.pieces, item.source.shape[-1]
+                for data, count in coding.chunks(
+                    source, item.name, None, pieces, width, item.scheme, stats
+                ):
+                    writer.write(item.name, data)
+                    meter.add(count, item.name)
+            else:
+                errors.update(_write_experts(source, item, coding, writer, meter))
+        writer.finish()
+    return errors
+
+
+def _write_experts(
+    source: RowSource, item: PlannedExperts, coding: Coding, writer: PackedWriter, meter: _Meter
+) -> dict[str, ErrorStats]:
+    """Record by record; a record is padded between its parts and behind the last."""
+    errors = {f"{item.name}.{name}": ErrorStats() for name in item.parts}
+    for expert in range(item.source.experts):
+        done = 0
+        for name, part in item.parts.items():
+            if gap := part.offset - done:
+                writer.write(item.name, bytes(gap))
+            matrix = f"{item.name}.{name}"
+            pieces, width = (part.source.pieces[expert],), part.source.shape[-1]
+            for data, count in coding.chunks(
+                source, matrix, expert, pieces, width, part.scheme, errors[matrix]
+            ):
+                writer.write(item.name, data)
+                meter.add(count, item.name)
+            done = part.offset + part.nbytes
+        if gap := item.record_bytes - done:
+            writer.write(item.name, bytes(gap))
+    return errors
