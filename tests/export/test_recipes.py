@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,20 @@ def test_core_runs_a_mixture_of_schemes(tiny: Any, tmp_path: Path, open_core: An
     ids = np.arange(5, 17)
     a, b = (core.commit(core.new_state(32), ids, logits="all") for core in (got, wanted))
     assert np.corrcoef(np.ravel(a), np.ravel(b))[0, 1] > 0.95
+
+
+def test_example_of_the_page_is_a_recipe(tiny: Any, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    with Checkpoint(tiny(hidden=128).folder) as checkpoint:
+        plan = plan_export(checkpoint, write(tmp_path, example))
+    made = {tensor.name: tensor.entry for tensor in plan.tensors}
+    parts = [made[f"layers.{layer}.experts"]["parts"] for layer in (1, 2)]
+    assert [[part["scheme"] for part in each.values()] for each in parts] == [
+        ["int8", "int8", "codebook4"],
+        ["int4", "int4", "codebook4"],
+    ]
+    assert (made["embed"]["scheme"], made["embed"]["group"]) == ("int4", 128)
 
 
 @pytest.mark.parametrize(
