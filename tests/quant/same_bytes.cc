@@ -11,7 +11,7 @@ using namespace clover::quant;
 namespace {
 
 constexpr int64_t kRows = 37, kColumns = 256;
-constexpr int8_t kCodebook[16] = {-127, -99, -77, -60, -45, -32, -20, -9, 2, 12, 23, 34, 47, 62, 81, 106};
+constexpr int8_t kCodebook[16] = {-127, -98, -75, -59, -44, -31, -19, -8, 2, 12, 22, 34, 47, 62, 80, 104};
 
 float draw(uint32_t &state) { // roughly normal: a sum of four
     float sum = 0;
