@@ -18,6 +18,7 @@ from .calibration import DEFAULT_TOKENS, calibration_passages
 from .checkpoint import Checkpoint
 from .coding import Coding
 from .norms import NORMS
+from .partial import unfinished
 from .pipeline import plan_export, write_plan
 from .plan import SHARD_BYTES, Plan
 from .recipe_file import find_recipe
@@ -40,10 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CloverError as problem:
         print(f"clover-export: {problem}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("clover-export: interrupted; nothing was written", file=sys.stderr)
+        print(f"clover-export: interrupted; {_left(options.out)}", file=sys.stderr)
     finally:
         signal.signal(signal.SIGTERM, before)
     return 1
+
+
+def _left(out: Path | None) -> str:
+    """What an interruption has left."""
+    if out is None or not unfinished(out.resolve()).exists():
+        return "nothing was written"
+    return f"the same command with --resume goes on ({unfinished(out)} holds what is done)"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--shard-size", type=_gigabytes, default=SHARD_BYTES, metavar="GB", help="default 4"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where an interrupted export to OUT stopped"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
     parser.add_argument("--json", action="store_true", help="plan or report as JSON on stdout")
@@ -159,6 +170,7 @@ def _run(options: argparse.Namespace, recipe: Recipe) -> int:
                 coding=coding,
                 passages=passages,
                 norm=options.norm,
+                resume=options.resume,
                 progress=bar.update,
             )
     for warning in report.coding.warnings:

@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from ..errors import ArgumentError, ExportError, OutOfMemoryError
 from ..quant import Recipe
 from ..quant.schemes import TILE_ROWS
@@ -20,6 +21,7 @@ from .checkpoint import Checkpoint
 from .coding import CHUNK, Coding
 from .families import read_model
 from .norms import NORMS, check_decay, detect_norm_offset
+from .partial import Partial, identity, unfinished
 from .plan import SHARD_BYTES, Plan, PlannedExperts, PlannedTensor, make_plan
 from .recipe_file import find_recipe
 from .report import Report, config_hash
@@ -60,6 +62,7 @@ def export_checkpoint(
     threads: int = 0,
     norm: str = "auto",
     shard_bytes: int = SHARD_BYTES,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Pack a checkpoint folder into ``out``, which must be absent or an empty folder.
@@ -68,7 +71,8 @@ def export_checkpoint(
     ``method``: one of ``quant.METHODS``; the calibrated ones run ``calib_tokens`` tokens of
     ``calib`` (a .txt or .jsonl file; None: a small built-in set) through the checkpoint.
     ``threads`` 0: as many as fit the machine; they change no byte.
-    ``progress(done, total, name)`` counts parameters. Raises CheckpointError, ExportError,
+    ``resume``: go on where an interrupted export of the same things to the same place stopped; the
+    result is the same, byte for byte. ``progress(done, total, name)`` counts parameters. Raises CheckpointError, ExportError,
     UnsupportedModelError, ArgumentError or OutOfMemoryError; whatever happens, ``out`` is complete
     or untouched.
     """
@@ -78,7 +82,14 @@ def export_checkpoint(
         spec = plan.model.spec
         passages = calibration_passages(source.path, spec, method, calib, calib_tokens)
         return write_plan(
-            source, plan, out, coding=coding, passages=passages, norm=norm, progress=progress
+            source,
+            plan,
+            out,
+            coding=coding,
+            passages=passages,
+            norm=norm,
+            resume=resume,
+            progress=progress,
         )
 
 
@@ -90,13 +101,14 @@ def write_plan(
     coding: Coding,
     passages: list[Passage] | None = None,
     norm: str = "auto",
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Carry out a plan made for this checkpoint; a calibrated method needs ``passages``."""
     if norm not in ("auto", *NORMS):
         raise ArgumentError(f"norm must be auto, {' or '.join(NORMS)}, not {norm!r}")
     target = _check_target(Path(out))
-    _check_room(target, plan)
+    _check_room(target, plan, resume)
     _check_memory(plan)
     for name in COPIED:
         if name.endswith(".json"):
@@ -109,21 +121,39 @@ def write_plan(
         coding.calibrations = Calibrator(
             source, plan.model, spec, passages, hessians=hessians, threads=coding.threads
         )
-    partial = target.parent / f".{target.name}.partial-{os.getpid()}"
+    made_of = _identity(source, plan, spec, coding, passages or [])
     try:
-        partial.mkdir()
-        try:
-            errors = write_weights(source, plan, coding, partial, progress)
+        with Partial(target, made_of, resume=resume) as partial:
+            errors = write_weights(source, plan, coding, partial.folder, progress, partial)
             report = Report(plan, errors, config_hash(source.config_bytes), coding)
-            _write_side_files(source, spec, report, partial)
-            os.replace(partial, target)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+            _write_side_files(source, spec, report, partial.folder)
+            partial.finish()
     except OSError as problem:
         place = problem.filename or target
         raise ExportError(f"{place}: {problem.strerror or problem}") from problem
     return report
+
+
+def _identity(
+    source: Checkpoint, plan: Plan, spec: dict[str, Any], coding: Coding, passages: list[Passage]
+) -> str:
+    """Of everything that decides a byte of the result."""
+    tensors = {
+        name: [info.dtype, info.shape, info.file.name, *_stamp(info.file)]
+        for name, info in source.tensors.items()
+    }
+    texts = [[passage.ids.tolist(), passage.masked.tolist()] for passage in passages]
+    entries = {item.name: item.entry for item in plan.tensors}
+    files = [[layout.name, layout.nbytes] for layout in plan.files]
+    config = config_hash(source.config_bytes)
+    return identity(
+        __version__, FORMAT_VERSION, config, tensors, entries, files, spec, coding.method, texts
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _check_target(out: Path) -> Path:
@@ -139,9 +169,11 @@ def _check_target(out: Path) -> Path:
     return target
 
 
-def _check_room(target: Path, plan: Plan) -> None:
+def _check_room(target: Path, plan: Plan, resume: bool) -> None:
     free = shutil.disk_usage(target.parent).free
     needed = plan.file_bytes + _SLACK
+    if resume:
+        needed -= sum(path.stat().st_size for path in unfinished(target).glob("*"))
     if needed > free:
         raise ExportError(f"{target.parent}: the export needs {needed:,} bytes, {free:,} are free")
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from ..quant import ErrorStats
 from .coding import Coding, RowSource
 from .packed_file import PackedWriter
+from .partial import Done, Partial
 from .plan import Plan, PlannedExperts, PlannedTensor
 
 Progress = Callable[[int, int, str], None]
+
+_SAVE_BYTES = 64 << 20  # of finished tensors that an interruption may cost, beside the one at hand
 
 
 class _Meter:
@@ -26,28 +29,48 @@ class _Meter:
 
 
 def write_weights(
-    source: RowSource, plan: Plan, coding: Coding, folder: Path, progress: Progress | None = None
+    source: RowSource,
+    plan: Plan,
+    coding: Coding,
+    folder: Path,
+    progress: Progress | None = None,
+    partial: Partial | None = None,
 ) -> dict[str, ErrorStats]:
     """Writes the weight files and their index; returns a measure for each matrix.
 
-    ``progress(done, total, name)`` counts parameters.
+    ``progress(done, total, name)`` counts parameters. ``partial``: goes on behind what that has
+    done, and tells it what is done now and then.
     """
-    errors: dict[str, ErrorStats] = {}
+    done = partial.done if partial else Done()
+    coding.methods.update(done.methods)
     meter = _Meter(plan.parameters, progress)
-    with PackedWriter(folder, list(plan.files)) as writer:
-        for item in plan.tensors:
-            if isinstance(item, PlannedTensor):
-                stats = errors[item.name] = ErrorStats()
-                pieces, width = item.source.pieces, item.source.shape[-1]
-                for data, count in coding.chunks(
-                    source, item.name, None, pieces, width, item.scheme, stats
-                ):
-                    writer.write(item.name, data)
-                    meter.add(count, item.name)
-            else:
-                errors.update(_write_experts(source, item, coding, writer, meter))
+    unsaved = 0
+    with PackedWriter(folder, list(plan.files), done.tensors) as writer:
+        for item in plan.tensors[: done.tensors]:
+            meter.add(item.parameters, item.name)
+        for item in plan.tensors[done.tensors :]:
+            write = _write_tensor if isinstance(item, PlannedTensor) else _write_experts
+            done.errors.update(write(source, item, coding, writer, meter))
+            done.tensors += 1
+            unsaved += item.blob.nbytes
+            if partial and unsaved >= _SAVE_BYTES:
+                writer.sync()
+                done.methods = coding.methods
+                partial.save()
+                unsaved = 0
         writer.finish()
-    return errors
+    return done.errors
+
+
+def _write_tensor(
+    source: RowSource, item: PlannedTensor, coding: Coding, writer: PackedWriter, meter: _Meter
+) -> dict[str, ErrorStats]:
+    stats = ErrorStats()
+    pieces, width = item.source.pieces, item.source.shape[-1]
+    for data, count in coding.chunks(source, item.name, None, pieces, width, item.scheme, stats):
+        writer.write(item.name, data)
+        meter.add(count, item.name)
+    return {item.name: stats}
 
 
 def _write_experts(
