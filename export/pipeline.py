@@ -72,9 +72,10 @@ def export_checkpoint(
     ``calib`` (a .txt or .jsonl file; None: a small built-in set) through the checkpoint.
     ``threads`` 0: as many as fit the machine; they change no byte.
     ``resume``: go on where an interrupted export of the same things to the same place stopped; the
-    result is the same, byte for byte. ``progress(done, total, name)`` counts parameters. Raises CheckpointError, ExportError,
-    UnsupportedModelError, ArgumentError or OutOfMemoryError; whatever happens, ``out`` is complete
-    or untouched.
+    result is the same, byte for byte. ``progress(done, total, name)`` counts parameters.
+
+    Raises CheckpointError, ExportError, UnsupportedModelError, ArgumentError or OutOfMemoryError;
+    whatever happens, ``out`` is complete or untouched.
     """
     with Checkpoint(checkpoint) as source:
         coding = Coding(method, threads=threads)

@@ -49,8 +49,10 @@ def write_weights(
         for item in plan.tensors[: done.tensors]:
             meter.add(item.parameters, item.name)
         for item in plan.tensors[done.tensors :]:
-            write = _write_tensor if isinstance(item, PlannedTensor) else _write_experts
-            done.errors.update(write(source, item, coding, writer, meter))
+            if isinstance(item, PlannedTensor):
+                done.errors.update(_write_tensor(source, item, coding, writer, meter))
+            else:
+                done.errors.update(_write_experts(source, item, coding, writer, meter))
             done.tensors += 1
             unsaved += item.blob.nbytes
             if partial and unsaved >= _SAVE_BYTES:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import CheckpointError
 from ...quant.recipes import DENSE, EMBED, EXPERT, FLOAT, HEAD, Recipe
 from ..checkpoint import Checkpoint
 from ..coding import Coding
@@ -116,7 +117,7 @@ class _WithHidden:
         else:
             self._source.read_rows(name, start, out)
 
-    def not_finite(self, name: str, row: int, column: int, value: float) -> Exception:
+    def not_finite(self, name: str, row: int, column: int, value: float) -> CheckpointError:
         return self._source.not_finite(name, row, column, value)
 
 

@@ -105,6 +105,11 @@ class Model:
         *,
         coreset: int | None = None,
     ) -> Floats: ...
+    def observe(
+        self,
+        callback: Callable[[int, Literal["mixer", "feed_forward"], dict[str, NDArray[Any]]], None]
+        | None,
+    ) -> None: ...
     def generate(
         self,
         state: State,
