@@ -82,7 +82,7 @@ def _generation(checkpoint: Checkpoint) -> Fields:
 def _tokenizer_ids(checkpoint: Checkpoint) -> dict[str, int] | None:
     """Token to id of ``tokenizer.json``, added tokens included; None without the file."""
     path = checkpoint.path / "tokenizer.json"
-    if not path.exists():
+    if checkpoint.side_file("tokenizer.json") is None:
         return None
     data = checkpoint.optional_json("tokenizer.json")
     model = Fields(path, data).section("model")

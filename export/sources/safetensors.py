@@ -1,0 +1,105 @@
+"""Safetensors files, read with plain file reads: what is in memory is what was asked for."""
+
+from __future__ import annotations
+
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import CheckpointError
+from ..safetensors_header import DTYPE_BYTES, Header, read_header
+from .base import Files, Floats, TensorInfo, unique
+
+_OPEN_FILES = 64
+_NUMPY = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "F8_E4M3": "u1", "F8_E5M2": "u1", "U16": "<u2",
+    "I16": "<i2", "F16": "<f2", "BF16": "<u2", "U32": "<u4", "I32": "<i4", "F32": "<f4",
+    "U64": "<u8", "I64": "<i8", "F64": "<f8",
+}  # fmt: skip
+
+
+class OpenFiles:
+    """Unbuffered files by path, a bounded number of them open at a time."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, FileIO] = {}
+
+    def read(self, path: Path, name: str, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        """Bytes of the tensor ``name``; CheckpointError when the file ends before."""
+        raw = np.empty(nbytes, np.uint8)
+        file = self._file(path)
+        file.seek(offset)
+        done = 0
+        while done < nbytes:
+            got = file.readinto(raw.data[done:])
+            if not got:
+                raise CheckpointError(str(path), name, "the file became shorter while it was read")
+            done += got
+        return raw
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _file(self, path: Path) -> FileIO:
+        if path not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                self.close()
+            self._open[path] = path.open("rb", buffering=0)
+        return self._open[path]
+
+
+class SafetensorsSource(Files):
+    """The tensors of some safetensors files."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._headers: dict[str, Header] = {}
+        self._files = OpenFiles()
+        tensors: dict[str, TensorInfo] = {}
+        for path in files:
+            for name, header in read_header(path, CheckpointError).items():
+                unique(tensors, name, path)
+                tensors[name] = TensorInfo(header.dtype, header.shape, path, header.nbytes)
+                self._headers[name] = header
+        self.tensors = tensors
+
+    def read_rows(self, name: str, start: int, out: Floats) -> None:
+        header, info = self._headers[name], self.tensors[name]
+        itemsize = DTYPE_BYTES[header.dtype]
+        offset = header.offset + start * out.shape[1] * itemsize
+        raw = self._files.read(info.file, name, offset, out.size * itemsize)
+        if header.dtype == "BF16":
+            bits = out.view(np.uint32)
+            bits[...] = raw.view("<u2").reshape(out.shape)
+            bits <<= 16
+        else:
+            out[...] = raw.view(_NUMPY[header.dtype]).reshape(out.shape)
+
+    def read_raw(
+        self, name: str, rows: tuple[int, int], columns: tuple[int, int] | None = None
+    ) -> NDArray[Any]:
+        header, info = self._headers[name], self.tensors[name]
+        itemsize, (first, last) = DTYPE_BYTES[header.dtype], columns or (0, info.width)
+        row_bytes = info.width * itemsize
+        if last - first == info.width:
+            spans = [(rows[0] * row_bytes, (rows[1] - rows[0]) * row_bytes)]
+        else:
+            width = (last - first) * itemsize
+            spans = [(row * row_bytes + first * itemsize, width) for row in range(*rows)]
+        parts = [self._files.read(info.file, name, header.offset + at, n) for at, n in spans]
+        raw = np.concatenate(parts) if len(parts) != 1 else parts[0]
+        return _values(raw, header.dtype).reshape(rows[1] - rows[0], last - first)
+
+    def close(self) -> None:
+        self._files.close()
+
+
+def _values(raw: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
+    if dtype == "BF16":
+        return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
+    values = raw.view(_NUMPY[dtype])
+    return values.astype(np.float32) if dtype in ("F16", "F32", "F64") else values
