@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 
 class Checkpoint:
-    """A configuration and weights, of whatever kind of file. A context manager: closes its files."""
+    """Configuration and weights of whatever kind of file. A context manager: closes its files."""
 
     def __init__(self, path: str | Path, *, preview_tensors: str | Path | None = None) -> None:
         """Reads configuration and headers, no weight. ``path``: a Hugging Face folder, a GGUF file
@@ -32,7 +32,11 @@ class Checkpoint:
         self.path = Path(path)
         opened = open_checkpoint(self.path)
         if preview_tensors is not None:
-            opened = add_preview(opened, Path(preview_tensors))
+            try:
+                opened = add_preview(opened, Path(preview_tensors))
+            except BaseException:
+                opened.source.close()
+                raise
         self.config_path, self.config = opened.config_path, opened.config
         self.config_bytes, self._side = opened.config_bytes, opened.side
         self._source = opened.source

@@ -21,9 +21,10 @@ from ..quant import ErrorStats, Scheme, encode
 from ..quant.schemes import TILE_ROWS
 from .checkpoint import Checkpoint
 from .families import Piece, read_model
+from .kept import KEPT, choose, packed_rows, tile_limit
 from .norms import NORMS, check_decay, detect_norm_offset
 from .packed_file import PackedWriter
-from .plan import SHARD_BYTES, Plan, PlannedExperts, PlannedTensor, make_plan
+from .plan import SHARD_BYTES, Plan, PlannedExperts, PlannedPart, PlannedTensor, make_plan
 from .report import Report, config_hash
 
 Floats = NDArray[np.float32]
@@ -49,9 +50,14 @@ def plan_export(
     group_size: int = 32,
     shard_bytes: int = SHARD_BYTES,
 ) -> Plan:
-    """What ``export_checkpoint`` would write. Reads configuration and headers, no weight."""
+    """What ``export_checkpoint`` would write. Reads configuration and headers, no weight; of
+    quantised tensors the scales, and codes of 8 bits."""
     model = read_model(checkpoint)
-    return make_plan(model, recipe, group_size, checkpoint.nbytes, shard_bytes)
+
+    def origin(pieces: tuple[Piece, ...], wanted: Scheme) -> tuple[Scheme, str]:
+        return choose(checkpoint, pieces, wanted)
+
+    return make_plan(model, recipe, group_size, checkpoint.nbytes, shard_bytes, origin)
 
 
 def export_checkpoint(
@@ -62,15 +68,16 @@ def export_checkpoint(
     group_size: int = 32,
     norm: str = "auto",
     shard_bytes: int = SHARD_BYTES,
+    preview_tensors: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Pack a checkpoint folder into ``out``, which must be absent or an empty folder.
+    """Pack a checkpoint (a folder or a GGUF file) into ``out``, which must be absent or empty.
 
     ``progress(done, total, name)`` counts parameters. Raises CheckpointError, ExportError,
     UnsupportedModelError, ArgumentError or OutOfMemoryError; whatever happens, ``out`` is complete
     or untouched.
     """
-    with Checkpoint(checkpoint) as source:
+    with Checkpoint(checkpoint, preview_tensors=preview_tensors) as source:
         plan = plan_export(source, recipe, group_size, shard_bytes)
         return write_plan(source, plan, out, norm=norm, progress=progress)
 
@@ -179,11 +186,9 @@ def _write_weights(
         for item in plan.tensors:
             if isinstance(item, PlannedTensor):
                 stats = errors[item.name] = ErrorStats()
-                width = item.source.shape[-1]
-                for rows in _row_chunks(source, item.source.pieces, width):
-                    data = _encode(source, item.source.pieces, rows, item.scheme, stats)
+                for data, count in _stored_bytes(source, item.source.pieces, item, stats):
                     writer.write(item.name, data)
-                    meter.add(rows.size, item.name)
+                    meter.add(count, item.name)
             else:
                 errors.update(_write_experts(source, item, writer, meter))
         writer.finish()
@@ -201,20 +206,35 @@ def _write_experts(
             if gap := part.offset - done:
                 writer.write(item.name, bytes(gap))
             pieces = (part.source.pieces[expert],)
-            for rows in _row_chunks(source, pieces, part.source.shape[-1]):
-                stats = errors[f"{item.name}.{name}"]
-                writer.write(item.name, _encode(source, pieces, rows, part.scheme, stats))
-                meter.add(rows.size, item.name)
+            stats = errors[f"{item.name}.{name}"]
+            for data, count in _stored_bytes(source, pieces, part, stats):
+                writer.write(item.name, data)
+                meter.add(count, item.name)
             done = part.offset + part.nbytes
         if gap := item.record_bytes - done:
             writer.write(item.name, bytes(gap))
     return errors
 
 
+def _stored_bytes(
+    source: Checkpoint,
+    pieces: tuple[Piece, ...],
+    planned: PlannedTensor | PlannedPart,
+    stats: ErrorStats,
+) -> Iterator[tuple[memoryview, int]]:
+    """Chunks of a matrix as it is stored, and how many weights each holds."""
+    width = planned.source.shape[-1]
+    if planned.origin == KEPT:
+        yield from packed_rows(source, pieces, width, planned.scheme, tile_limit(width, _CHUNK))
+        return
+    for rows in _row_chunks(source, pieces, width):
+        yield _encode(source, pieces, rows, planned.scheme, stats), rows.size
+
+
 def _row_chunks(source: Checkpoint, pieces: tuple[Piece, ...], width: int) -> Iterator[Floats]:
     """The pieces' rows, top to bottom, in chunks of whole tiles; the buffer is used again."""
     total = sum(piece.stop - piece.start for piece in pieces)
-    limit = max(1, _CHUNK // (width * TILE_ROWS)) * TILE_ROWS
+    limit = tile_limit(width, _CHUNK)
     buffer = np.empty((min(limit, total), width), np.float32)
     filled = 0
     for piece in pieces:
@@ -245,8 +265,8 @@ def _write_side_files(
 ) -> None:
     plan = report.plan
     for name in COPIED:
-        if (source.path / name).is_file():
-            shutil.copyfile(source.path / name, folder / name)
+        if (data := source.side_file(name)) is not None:
+            (folder / name).write_bytes(data)
     ours = {
         "format_version": FORMAT_VERSION,
         "family": plan.model.family,

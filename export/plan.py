@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -18,7 +18,8 @@ from ..quant.schemes import (
     groups_of,
     scheme_for,
 )
-from .families import ExpertStack, Model, Part, Tensor
+from .families import ExpertStack, Model, Part, Piece, Tensor
+from .kept import KEPT, ORIGINS, Choose, from_float
 from .packed_file import ALIGNMENT, PAGE, Blob, FileLayout, lay_out
 
 SHARD_BYTES = 4_000_000_000
@@ -32,6 +33,7 @@ class PlannedTensor:
 
     source: Tensor
     scheme: Scheme
+    origin: str
 
     @property
     def name(self) -> str:
@@ -65,6 +67,7 @@ class PlannedPart:
     source: Part
     scheme: Scheme
     offset: int
+    origin: str
 
     @property
     def nbytes(self) -> int:
@@ -114,6 +117,7 @@ class PlannedExperts:
 
 
 Planned = PlannedTensor | PlannedExperts
+_Fit = Callable[[str, Shape, tuple[Piece, ...]], tuple[Scheme, str]]
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,12 @@ class Plan:
         return sum(layout.nbytes for layout in self.files)
 
     @property
+    def origins(self) -> dict[str, int]:
+        """How many matrices and vectors have their values from where (export/kept.py)."""
+        found = [part.origin for tensor in self.tensors for _, part in _matrices(tensor)]
+        return {origin: found.count(origin) for origin in ORIGINS if origin in found}
+
+    @property
     def classes(self) -> list[ClassTotal]:
         rows = []
         for kind in dict.fromkeys(tensor.kind for tensor in self.tensors):
@@ -171,20 +181,30 @@ class Plan:
 
 
 def make_plan(
-    model: Model, recipe_name: str, group_size: int, source_bytes: int, shard_bytes: int
+    model: Model,
+    recipe_name: str,
+    group_size: int,
+    source_bytes: int,
+    shard_bytes: int,
+    choose: Choose = from_float,
 ) -> Plan:
-    """Assign schemes and places. Reads nothing; ArgumentError for an unknown recipe or group."""
+    """Assign schemes and places. ``choose`` decides where values come from (export/kept.py).
+    Reads nothing itself; ArgumentError for an unknown recipe or group."""
     schemes = recipe(recipe_name)
     if group_size not in GROUPS:
         raise ArgumentError(f"group size must be one of {GROUPS}, not {group_size}")
     if shard_bytes < PAGE:
         raise ArgumentError(f"shard size must be at least {PAGE} bytes, not {shard_bytes}")
+
+    def fit(kind: str, shape: Shape, pieces: tuple[Piece, ...]) -> tuple[Scheme, str]:
+        return choose(pieces, scheme_for(schemes[kind], shape, group_size))
+
     tensors: list[Planned] = []
     for large in (False, True):
         tensors = [
-            _plan_experts(item, schemes[EXPERT], group_size, large)
+            _plan_experts(item, fit, large)
             if isinstance(item, ExpertStack)
-            else PlannedTensor(item, scheme_for(schemes[item.kind], item.shape, group_size))
+            else PlannedTensor(item, *fit(item.kind, item.shape, item.pieces))
             for item in model.tensors
         ]
         if sum(tensor.blob.nbytes for tensor in tensors) <= _LARGE_MODEL:
@@ -202,10 +222,11 @@ def make_plan(
     )
 
 
-def _plan_experts(stack: ExpertStack, scheme: str, group: int, large: bool) -> PlannedExperts:
+def _plan_experts(stack: ExpertStack, fit: _Fit, large: bool) -> PlannedExperts:
     parts, offset = {}, 0
     for name, part in stack.parts.items():
-        planned = PlannedPart(part, scheme_for(scheme, part.shape, group), offset)
+        scheme, origin = fit(EXPERT, part.shape, part.pieces)
+        planned = PlannedPart(part, scheme, offset, origin)
         parts[name] = planned
         offset = _up(offset + planned.nbytes, ALIGNMENT)
     alignment = PAGE if large else ALIGNMENT
@@ -218,28 +239,23 @@ def _fallbacks(tensors: list[Planned], schemes: dict[str, str]) -> Iterator[str]
         wanted = schemes[tensor.kind]
         if wanted not in QUANTISED:
             continue
-        for name, shape, scheme in _matrices(tensor):
-            if scheme.name != wanted:
-                least = min(GROUPS if scheme.name == "bf16" else groups_of(wanted))
-                yield (
-                    f"{name}: {shape[-1]} columns are no multiple of {least}; "
-                    f"stored as {scheme.name}"
-                )
+        for name, part in _matrices(tensor):
+            found, columns = part.scheme.name, part.source.shape[-1]
+            if found != wanted and part.origin != KEPT:
+                least = min(GROUPS if found == "bf16" else groups_of(wanted))
+                yield f"{name}: {columns} columns are no multiple of {least}; stored as {found}"
 
 
-def _matrices(tensor: Planned) -> list[tuple[str, Shape, Scheme]]:
+def _matrices(tensor: Planned) -> list[tuple[str, PlannedTensor | PlannedPart]]:
     if isinstance(tensor, PlannedTensor):
-        return [(tensor.name, tensor.source.shape, tensor.scheme)]
-    return [
-        (f"{tensor.name}.{name}", part.source.shape, part.scheme)
-        for name, part in tensor.parts.items()
-    ]
+        return [(tensor.name, tensor)]
+    return [(f"{tensor.name}.{name}", part) for name, part in tensor.parts.items()]
 
 
 def _scheme_names(tensor: Planned) -> list[str]:
     return [
-        f"{scheme.name} g{scheme.group}" if scheme.quantised else scheme.name
-        for _, _, scheme in _matrices(tensor)
+        f"{part.scheme.name} g{part.scheme.group}" if part.scheme.quantised else part.scheme.name
+        for _, part in _matrices(tensor)
     ]
 
 

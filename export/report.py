@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..quant.metrics import ErrorStats
+from .kept import FROM_FLOAT
 from .plan import Plan, Planned, PlannedTensor
 
 
@@ -43,8 +44,11 @@ class Report:
         losses = {name: _loss(stats) for name, stats in self.measures(tensor).items()}
         entry = {**tensor.entry, "bytes": tensor.blob.nbytes}
         if isinstance(tensor, PlannedTensor):
-            return {**entry, **losses[""]}
-        entry["parts"] = {name: {**part, **losses[name]} for name, part in entry["parts"].items()}
+            return {**entry, "origin": tensor.origin, **losses[""]}
+        entry["parts"] = {
+            name: {**part, "origin": tensor.parts[name].origin, **losses[name]}
+            for name, part in entry["parts"].items()
+        }
         return entry
 
 
@@ -82,6 +86,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
             }
             for row in plan.classes
         },
+        "origins": plan.origins,
         "warnings": list(plan.warnings),
     }
 
@@ -100,6 +105,9 @@ def plan_table(plan: Plan) -> str:
         f"{'total':<8}{count:>8}{plan.parameters:>16,}{plan.tensor_bytes:>16,}  "
         f"{bits:.2f} bits a weight; checkpoint {plan.source_bytes:,} bytes"
     )
+    if set(plan.origins) != {FROM_FLOAT}:
+        counts = ", ".join(f"{count} {origin}" for origin, count in plan.origins.items())
+        lines.append(f"values of the matrices and vectors: {counts}")
     return "\n".join(lines)
 
 

@@ -82,9 +82,9 @@ def _generation(checkpoint: Checkpoint) -> Fields:
 def _tokenizer_ids(checkpoint: Checkpoint) -> dict[str, int] | None:
     """Token to id of ``tokenizer.json``, added tokens included; None without the file."""
     path = checkpoint.path / "tokenizer.json"
-    if checkpoint.side_file("tokenizer.json") is None:
-        return None
     data = checkpoint.optional_json("tokenizer.json")
+    if not data:
+        return None
     model = Fields(path, data).section("model")
     vocab = model.get("vocab", {})
     added = data.get("added_tokens") or []

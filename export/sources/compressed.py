@@ -153,7 +153,7 @@ class Mlx(Affine):
         expected = (*weight.shape[:-1], k // group)
         for name, found in zip(self._names[1:], (scales, biases), strict=True):
             if found.shape != expected or k % group:
-                reason = f"shape {list(found.shape)}, {list(expected)} expected of groups of {group}"
+                reason = f"shape {list(found.shape)}, {list(expected)} expected: groups of {group}"
                 raise _refuse(files, name, reason)
         nbytes = weight.nbytes + scales.nbytes + biases.nbytes
         shape, packing = (*weight.shape[:-1], k), f"mlx int{bits} g{group}"

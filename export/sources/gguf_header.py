@@ -19,7 +19,7 @@ from ..files import diagnose
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
 _SCALARS[12] = "d"
-_STRING, _ARRAY = 8, 9
+_FLOAT32, _STRING, _ARRAY = 6, 8, 9
 _VERSIONS = (2, 3)
 _MAX_AXES = 4
 
@@ -105,7 +105,9 @@ class _Cursor:
         if kind == _STRING:
             return self._text()
         if kind in _SCALARS:
-            return struct.unpack(f"<{_SCALARS[kind]}", self._take(_size(kind)))[0]
+            value = struct.unpack(f"<{_SCALARS[kind]}", self._take(_size(kind)))[0]
+            # the shortest number that is this float32: 1e-05, not 9.999999747e-06
+            return float(str(np.float32(value))) if kind == _FLOAT32 else value
         if kind != _ARRAY:
             raise self._refuse(f"type {kind} is unknown")
         inner = self._number("I")

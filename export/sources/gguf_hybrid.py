@@ -29,9 +29,7 @@ _EXPERTS = ("gate", "up", "down")
 class Hybrid:
     """The configuration and the named tensors of such a file."""
 
-    def __init__(
-        self, arch: str, files: GgufFiles, fields: Fields, common: dict[str, Any]
-    ) -> None:
+    def __init__(self, arch: str, files: GgufFiles, fields: Fields, common: dict[str, Any]) -> None:
         self._files, self._fields, self._common = files, fields, common
         self._arch, self._used = arch, set[str]()
         f = fields
@@ -175,7 +173,8 @@ class Hybrid:
             return
         self._rows(both, 2 * self._v_heads)
         width = self._take(both).info.width
-        rows = np.arange(2 * self._v_heads).reshape(self._k_heads, 2, -1)  # key head, b or a, value head
+        # [key head, b or a, value head]
+        rows = np.arange(2 * self._v_heads).reshape(self._k_heads, 2, -1)
         for place, hf in enumerate("ba"):
             order = rows[:, place].reshape(-1)
             self._name(f"{ours}in_proj_{hf}.weight", both, self._v_heads, width, order=order)
@@ -211,6 +210,6 @@ class Hybrid:
 
 
 def _a_log(a: Floats) -> Floats:
-    """From -exp(A_log); a value that no logarithm leads to becomes NaN, which the reader refuses."""
+    """From -exp(A_log); where there is no logarithm, NaN, which the reader refuses."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.log(-a.astype(np.float64)).astype(np.float32)

@@ -71,7 +71,8 @@ class GgufModel:
         return {
             "vocab_size": embed.info.shape[0],
             "hidden_size": hidden,
-            "num_hidden_layers": f.integer("block_count") - f.integer("nextn_predict_layers", 0, low=0),
+            "num_hidden_layers": f.integer("block_count")
+            - f.integer("nextn_predict_layers", 0, low=0),
             "num_attention_heads": heads,
             "num_key_value_heads": kv_heads,
             "head_dim": f.integer("attention.key_length", hidden // heads or None),

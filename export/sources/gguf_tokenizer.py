@@ -99,9 +99,7 @@ class GgufTokenizer:
         if pre not in _SPLITS:
             raise self._unsupported("pre", pre, tuple(_SPLITS))
         try:
-            model = models.BPE(
-                vocab=vocab, merges=self._merges(), ignore_merges=pre == "llama-bpe"
-            )
+            model = models.BPE(vocab=vocab, merges=self._merges(), ignore_merges=pre == "llama-bpe")
         except Exception as problem:  # the library raises no type of its own
             raise self._refuse("merges", str(problem)) from problem
         tokenizer = Tokenizer(model)

@@ -69,7 +69,12 @@ def open_checkpoint(path: Path) -> Opened:
     for name in _OLD_SETTINGS:
         if settings is None and (path / name).exists():
             settings = _old_settings(path / name)
-    source = decode(open_files(path), settings)
+    files = open_files(path)
+    try:
+        source = decode(files, settings)
+    except BaseException:
+        files.close()
+        raise
 
     def side(name: str) -> bytes | None:
         return read_bytes(path / name) if (path / name).is_file() else None

@@ -14,6 +14,7 @@ from ...errors import CheckpointError, ExportError
 from ..files import diagnose
 from .base import Files, Floats, TensorInfo, unique
 
+
 class TorchSource(Files):
     """The tensors of some state dicts."""
 
