@@ -19,7 +19,7 @@ from .gguf_file import GgufFiles
 from .gguf_hybrid import HYBRID, Hybrid
 from .view import View, paired_rows
 
-DENSE = ("llama", "qwen2", "qwen3")
+DENSE = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 _OUTER = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -89,6 +89,7 @@ class GgufModel:
         return {
             **common,
             "model_type": self.arch,
+            "architectures": [DENSE[self.arch]],
             "intermediate_size": self._fields.integer("feed_forward_length"),
             "rope_theta": self._fields.number("rope.freq_base", 10000.0),
             "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self._named,
