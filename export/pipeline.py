@@ -20,7 +20,7 @@ from ..errors import ArgumentError, CheckpointError, ExportError, OutOfMemoryErr
 from ..quant import ErrorStats, Scheme, encode
 from ..quant.schemes import TILE_ROWS
 from .checkpoint import Checkpoint
-from .families import Piece, read_model
+from .families import Model, Piece, read_model
 from .kept import KEPT, choose, packed_rows, tile_limit
 from .norms import NORMS, check_decay, detect_norm_offset
 from .packed_file import PackedWriter
@@ -100,8 +100,7 @@ def write_plan(
         if name.endswith(".json"):
             source.optional_json(name)
     check_decay(source, plan.model.decay_probes)
-    offset = detect_norm_offset(source, plan.model.norm_probes, norm)
-    spec = {**plan.model.spec, "norm_offset": offset}
+    spec = {**plan.model.spec, "norm_offset": _norm_offset(source, plan.model, norm)}
     partial = target.parent / f".{target.name}.partial-{os.getpid()}"
     try:
         partial.mkdir()
@@ -117,6 +116,15 @@ def write_plan(
         place = problem.filename or target
         raise ExportError(f"{place}: {problem.strerror or problem}") from problem
     return report
+
+
+def _norm_offset(source: Checkpoint, model: Model, norm: str) -> float:
+    known: float | None = model.spec.get("norm_offset")
+    if known is None:
+        return detect_norm_offset(source, model.norm_probes, norm)
+    if norm != "auto" and NORMS[norm] != known:
+        raise ArgumentError(f"norm: {norm!r} is not how the {model.family} family means its norms")
+    return known
 
 
 def _check_target(out: Path) -> Path:

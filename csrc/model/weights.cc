@@ -222,7 +222,7 @@ class Loader {
         w.in = matrix(prefix + "in", s_.attn_in_rows(), s_.hidden_size);
         w.out = matrix(prefix + "out", s_.hidden_size, s_.q_width());
         if (s_.attn_in_bias)
-            w.in_bias = values(prefix + "in_bias", {s_.attn_in_rows()});
+            w.in_bias = values(prefix + "in_bias", {s_.attn_in_rows(), 1});
         if (s_.attn_out_bias)
             w.out_bias = values(prefix + "out_bias", {s_.hidden_size});
         if (s_.qk_norm) {

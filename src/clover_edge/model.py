@@ -15,6 +15,7 @@ from .driver import Emit, run, run_in_thread
 from .errors import ArgumentError, ContextLengthError
 from .generation import (
     DEFAULT_MAX_NEW_TOKENS,
+    NO_MASK,
     Event,
     GenerationConfig,
     GenerationOptions,
@@ -198,7 +199,7 @@ class Model:
                 config,
                 max_new_tokens=new_tokens,
                 capacity=capacity,
-                mask=self.spec["mask_token_id"],
+                mask=self.spec.get("mask_token_id", NO_MASK),
                 emit=emit,
             )
 
@@ -217,7 +218,7 @@ class Model:
                 ids = self.chat_prompt(cast("Sequence[Message]", items))
             else:
                 ids = [self._token_id(index, item) for index, item in enumerate(items)]
-        mask = self.spec["mask_token_id"]
+        mask = self.spec.get("mask_token_id", NO_MASK)
         if mask in ids:
             raise ArgumentError(f"prompt: token {ids.index(mask)} is the mask token (id {mask})")
         if not ids:
