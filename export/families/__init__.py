@@ -19,6 +19,8 @@ _MODEL_TYPES: dict[str, Reader] = {
     "qwen2": qwen2.read,
     "qwen3": qwen3.read,
     "qwen3_moe": qwen3.read_moe,
+    "qwen3_5_moe": clover.read_trunk,
+    "qwen3_5_moe_text": clover.read_trunk,
 }
 _ARCHITECTURES: dict[str, Reader] = {
     "CloverMoeModelLM": clover.read,
@@ -26,6 +28,8 @@ _ARCHITECTURES: dict[str, Reader] = {
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
     "Qwen3MoeForCausalLM": qwen3.read_moe,
+    "Qwen3_5MoeForCausalLM": clover.read_trunk,
+    "Qwen3_5MoeForConditionalGeneration": clover.read_trunk,
 }
 
 

@@ -15,26 +15,47 @@ from ..rope import rope_fields
 from ..vocabulary import generation_defaults, mask_token_id, valid_vocab
 from .base import Model
 from .blocks import MAX_LAYERS, expert_fields
-from .clover_tensors import PREFIXES, map_tensors
+from .clover_tensors import PREFIXES, PREVIEW, map_tensors
 
 _KINDS = {"linear_attention": "deltanet", "full_attention": "attention"}
 
 
 def read(checkpoint: Checkpoint) -> Model:
-    """Spec, decode defaults and tensor table of a Clover checkpoint; no weight is read."""
+    """Spec, decode defaults and tensor table of a Clover checkpoint; no weight is read.
+
+    Sources that lost the preview tensors say ``"preview": false``; the model is then the trunk,
+    autoregressive.
+    """
     config = _text_config(checkpoint)
+    if config.flag("preview", True):
+        return _read(checkpoint, config, "clover", preview=True)
+    model = _read(checkpoint, config, "clover", preview=False)
+    model.warnings.append(
+        f"{checkpoint.path} has no preview tensors ({', '.join(PREVIEW)}): exported as an "
+        "autoregressive model, without block diffusion; --preview-tensors FOLDER brings them back"
+    )
+    return model
+
+
+def read_trunk(checkpoint: Checkpoint) -> Model:
+    """The same of the trunk itself, Qwen3.5-MoE and Qwen3.6-MoE: autoregressive."""
+    return _read(checkpoint, _text_config(checkpoint), "qwen3_5_moe", preview=False)
+
+
+def _read(checkpoint: Checkpoint, config: Fields, family: str, *, preview: bool) -> Model:
     _refuse_unknown_operations(config)
     spec = _spec(config)
-    spec.update(_preview_fields(config, spec))
+    spec |= _preview_fields(config, spec) if preview else {"preview": False}
     warnings: list[str] = []
     spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
-    spec["mask_token_id"] = mask_token_id(checkpoint, config, spec["vocab_size"])
+    if preview or config.get("mask_token_id") is not None:
+        spec["mask_token_id"] = mask_token_id(checkpoint, config, spec["vocab_size"])
     generation = generation_defaults(checkpoint, config, spec, warnings)
     table = map_tensors(checkpoint, spec)
     layers = range(spec["num_layers"])
     deltanet = [i for i in layers if spec["layer_types"][i] == "deltanet"]
     return Model(
-        family="clover",
+        family=family,
         spec=spec,
         generation=generation,
         tensors=table.tensors,
@@ -57,7 +78,6 @@ def _refuse_unknown_operations(config: Fields) -> None:
     config.only("decoder_sparse_step", 1)
     config.only("scoring_func", "softmax")
     config.only("preview_decay", False)
-    config.only("quantization_config", None)
 
 
 def _spec(config: Fields) -> dict[str, Any]:

@@ -6,16 +6,11 @@ from typing import Any
 
 from ...quant.recipes import DENSE, FLOAT
 from ..checkpoint import Checkpoint
+from ..sources import PREVIEW
 from .blocks import map_attention, map_experts, map_swiglu
 from .table import TensorTable, find_prefix
 
 PREFIXES = ("model.language_model.", "model.")
-PREVIEW = (
-    "conv_right_weight",
-    "bd_softmax_logit_scale",
-    "bd_softmax_history_bias",
-    "bd_softmax_history_c",
-)
 # Parts of a release that the text model does not use.
 _IGNORED = ("mtp.", "model.mtp.", "model.language_model.mtp.", "model.visual.", "visual.")
 
@@ -54,13 +49,14 @@ def _delta(table: TensorTable, ours: str, theirs: str) -> None:
     a = table.expect(theirs + "in_proj_a.weight", (heads, hidden))
     table.add(ours + "ba", FLOAT, (2 * heads, hidden), b, a)
     table.vector(ours + "conv", theirs + "conv1d.weight", channels, taps, loose=True)
-    right = (channels, taps - 1)
-    table.vector(ours + "conv_right", theirs + "conv_right_weight", *right, loose=True)
     table.vector(ours + "A_log", theirs + "A_log", heads, loose=True)
     table.vector(ours + "dt_bias", theirs + "dt_bias", heads, loose=True)
     table.vector(ours + "norm", theirs + "norm.weight", spec["delta_v_dim"])
-    for name in ("logit_scale", "history_bias", "history_c"):
-        table.vector(ours + name, f"{theirs}bd_softmax_{name}", heads, loose=True)
+    if spec.get("preview", True):
+        right = (channels, taps - 1)
+        table.vector(ours + "conv_right", theirs + "conv_right_weight", *right, loose=True)
+        for name in ("logit_scale", "history_bias", "history_c"):
+            table.vector(ours + name, f"{theirs}bd_softmax_{name}", heads, loose=True)
     out = table.expect(theirs + "out_proj.weight", (hidden, value))
     table.add(ours + "out", DENSE, (hidden, value), out)
 

@@ -25,6 +25,8 @@ class Affine:
 
     def __init__(self, name: str, info: TensorInfo, bits: int, group: int) -> None:
         self.name, self._info, self.bits, self.group = name, info, bits, group
+        self._held: Stored | None = None
+        self._looked = False
 
     @property
     def info(self) -> TensorInfo:
@@ -57,6 +59,11 @@ class Affine:
         return np.repeat(grouped, self.group, axis=1)[:, : self.info.width]
 
     def stored(self) -> Stored | None:
+        if not self._looked:
+            self._looked, self._held = True, self._find()
+        return self._held
+
+    def _find(self) -> Stored | None:
         """int4 where every zero point is 8, else int8 where codes less zeros fit; groups that are
         longer than ours are cut, their scale repeated. None when a scale is no float16."""
         group = next((g for g in reversed(GROUPS) if self.group % g == 0), None)

@@ -102,7 +102,7 @@ class Compressed(Affine):
     def _read_order(self, name: str) -> NDArray[np.int64] | None:
         if name not in self._files.tensors:
             return None
-        order = self._files.read_raw(name, (0, 1))[0].astype(np.int64)
+        order: NDArray[np.int64] = self._files.read_raw(name, (0, 1))[0].astype(np.int64)
         if (order == -1).all() or (order == np.arange(len(order)) // self.group).all():
             return None
         if len(order) != self.info.width or order.min() < 0 or order.max() >= self._scale.groups:

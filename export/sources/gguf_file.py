@@ -234,7 +234,8 @@ def _fits_mxfp4(blocks: Bytes) -> bool:
 
 def _zero(blocks: Bytes) -> NDArray[np.bool_]:
     """Blocks of zeros, whose exponent does not matter: theirs becomes scale 0."""
-    return ((blocks[..., 1:] & 0x77) == 0).all(axis=-1)
+    zero: NDArray[np.bool_] = ((blocks[..., 1:] & 0x77) == 0).all(axis=-1)
+    return zero
 
 
 _KEPT: dict[str, tuple[Scheme, _Read, _Fits | None]] = {

@@ -114,7 +114,10 @@ class Hybrid:
         return tensor
 
     def _name(self, hf: str, name: str, *shape: int, **options: Any) -> None:
-        tensor = self._take(name)
+        tensor, columns = self._take(name), options.get("columns")
+        if columns is not None and len(columns) != tensor.info.width:
+            reason = f"shape {list(tensor.info.shape)}: {len(columns)} columns expected"
+            raise CheckpointError(str(tensor.info.file), name, reason)
         self.named[hf] = View(tensor, shape or tensor.info.shape, **options)
 
     def _rows(self, name: str, *sizes: int) -> None:

@@ -9,7 +9,6 @@ head. Norms hold 1 + w of a zero-centred norm: they stay so, and are plain norms
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ...errors import CheckpointError, UnsupportedModelError
@@ -83,7 +82,7 @@ class GgufModel:
         }
 
     def _dense(self) -> dict[str, Any]:
-        self._refuse_scaled_rope()
+        self._refuse_frequencies()
         common = self._common()
         self._named = self._name_dense(common)
         return {
@@ -91,7 +90,7 @@ class GgufModel:
             "model_type": self.arch,
             "architectures": [DENSE[self.arch]],
             "intermediate_size": self._fields.integer("feed_forward_length"),
-            "rope_theta": self._fields.number("rope.freq_base", 10000.0),
+            **self._rope(),
             "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self._named,
         }
 
@@ -100,12 +99,21 @@ class GgufModel:
         self._named = hybrid.named
         return hybrid.config
 
-    def _refuse_scaled_rope(self) -> None:
-        scaling = self._fields.get("rope.scaling.type", "none")
-        if scaling != "none" and self._fields.get("rope.scaling.factor", 1.0) != 1.0:
-            raise UnsupportedModelError(
-                f"{self.path}: {self.arch}.rope.scaling.type: {scaling!r} is not read from GGUF"
-            )
+    def _rope(self) -> dict[str, Any]:
+        base = {"rope_theta": self._fields.number("rope.freq_base", 10000.0)}
+        kind, factor = self._fields.get("rope.scaling.type", "none"), 1.0
+        if kind != "none":
+            factor = self._fields.number("rope.scaling.factor", 1.0)
+        if factor == 1.0:
+            return base
+        scaling = {"rope_type": kind, "factor": factor}  # the family refuses what is not served
+        original = self._fields.get("rope.scaling.original_context_length")
+        if original is not None:
+            scaling["original_max_position_embeddings"] = original
+        return {**base, "rope_scaling": scaling}
+
+    def _refuse_frequencies(self) -> None:
+        """llama3's stretched frequencies are a tensor, and its parameters are not in the file."""
         factors = self._files.found.get("rope_freqs.weight")
         if factors is not None and (factors.rows(0, 1) != 1).any():
             raise UnsupportedModelError(
@@ -135,7 +143,3 @@ class GgufModel:
                 seen = View(tensor, tensor.info.shape, order=order)
             named[f"model.layers.{number}.{_LAYER[part]}"] = seen
         return named
-
-
-def open_gguf(paths: list[Path]) -> GgufModel:
-    return GgufModel(GgufFiles(paths))

@@ -133,7 +133,7 @@ class GgufTokenizer:
             return None
         if type(number) is not int or not 0 <= number < len(self._tokens):
             raise self._refuse(key, f"{number!r} is no id below {len(self._tokens)}")
-        return self._tokens[number]
+        return str(self._tokens[number])
 
     def _list(self, key: str, kind: type) -> list[Any]:
         value = self._own.get(key, [])

@@ -14,8 +14,8 @@ from ..fields import Fields
 from ..files import parse_json, read_bytes, read_json
 from .base import Floats, Source, Stored
 from .folder import holds_weights, open_files
-from .gguf_file import gguf_files
-from .gguf_model import open_gguf
+from .gguf_file import GgufFiles, gguf_files
+from .gguf_model import GgufModel
 from .gguf_tokenizer import GgufTokenizer
 from .quantised import decode, quantisation
 from .safetensors import SafetensorsSource
@@ -57,8 +57,8 @@ def open_checkpoint(path: Path) -> Opened:
     if not path.is_dir():
         reason = "is a file, neither a folder nor GGUF" if path.exists() else "does not exist"
         raise CheckpointError(str(path), "folder", reason)
-    if not holds_weights(path) and (files := gguf_files(path)):
-        return _open_gguf(files)
+    if not holds_weights(path) and (parts := gguf_files(path)):
+        return _open_gguf(parts)
     config_path = path / "config.json"
     config_bytes = read_bytes(config_path)
     config = parse_json(config_bytes, config_path)
@@ -89,14 +89,19 @@ def _old_settings(path: Path) -> Fields:
 
 
 def _open_gguf(paths: list[Path]) -> Opened:
-    model = open_gguf(paths)
-    tokenizer = GgufTokenizer(model.metadata)
-    files = tokenizer.files()
+    files = GgufFiles(paths)
+    try:
+        model = GgufModel(files)
+        tokenizer = GgufTokenizer(model.metadata)
+        side = tokenizer.files()
+    except BaseException:
+        files.close()
+        raise
     config = dict(model.config)
     if tokenizer.mask_token_id is not None:
         config["mask_token_id"] = tokenizer.mask_token_id
     text = (json.dumps(config, indent=2) + "\n").encode()
-    return Opened(paths[0], config, text, model.source(), files.get)
+    return Opened(paths[0], config, text, model.source(), side.get)
 
 
 def add_preview(opened: Opened, folder: Path) -> Opened:

@@ -11,6 +11,7 @@ from ..fields import Fields
 from .base import FLOAT_DTYPES, Files, RowSource, RowTensor, Source
 from .compressed import Compressed, Float8, Mlx
 from .int32_codes import PARTS, Awq, Gptq
+from .view import View
 
 SUPPORTED = ("gptq", "awq", "auto-round", "compressed-tensors", "fp8", "MLX (affine)")
 Decoded = dict[str, RowTensor]
@@ -36,8 +37,15 @@ def decode(files: Files, settings: Fields | None) -> Source:
     if settings is None:
         _refuse_unsaid(files)
         return files
-    decoded, used = _reader(settings)(files, settings)
+    reader = _reader(settings)
+    decoded, used = reader(files, settings)
+    if not decoded:
+        method = settings.get("quant_method", "MLX")
+        raise settings.refuse("quant_method", f"is {method!r}, but no tensor is quantised so")
     plain = {name: name for name in files.tensors if name not in used}
+    if reader is _mlx:
+        decoded = dict(_mlx_experts(decoded))
+        plain = {_mlx_name(name): name for name in plain}
     return RowSource(decoded, files, plain)
 
 
@@ -282,3 +290,21 @@ def _mlx(files: Files, settings: Fields) -> tuple[Decoded, set[str]]:
             scales = f"{name.removesuffix('.weight')}.scales"
             raise CheckpointError(str(info.file), scales, f"is missing beside {name}")
     return decoded, used
+
+
+def _mlx_name(name: str) -> str:
+    """MLX puts the text model of a vision model under ``language_model``."""
+    return name.removeprefix("language_model.")
+
+
+def _mlx_experts(decoded: Decoded) -> Iterator[tuple[str, RowTensor]]:
+    """MLX's stacks ``mlp.switch_mlp.gate_proj.weight [E, rows, columns]``, expert by expert."""
+    for name, tensor in decoded.items():
+        shape = tensor.info.shape
+        stem, switch, part = _mlx_name(name).partition(".switch_mlp.")
+        if not switch or len(shape) != 3:
+            yield _mlx_name(name), tensor
+            continue
+        for expert in range(shape[0]):
+            view = View(tensor, shape[1:], first=expert * shape[1])
+            yield f"{stem}.experts.{expert}.{part}", view

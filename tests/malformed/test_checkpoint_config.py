@@ -188,7 +188,6 @@ def test_family_that_is_no_name(spoiled: Any, value: Any) -> None:
         ("decoder_sparse_step", 2),
         ("scoring_func", "sigmoid"),
         ("preview_decay", True),
-        ("quantization_config", {"quant_method": "fp8"}),
         ("rope_parameters", {"rope_type": "yarn", "rope_theta": 1e7}),
         ("rope_scaling", {"type": "linear", "factor": 2}),
     ],

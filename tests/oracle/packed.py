@@ -138,15 +138,15 @@ def _delta(parts: dict[str, Array]) -> dict[str, Array]:
         "in_proj_b.weight": b,
         "in_proj_a.weight": a,
         "conv1d.weight": parts["delta.conv"],
-        "conv_right_weight": parts["delta.conv_right"],
         "A_log": parts["delta.A_log"],
         "dt_bias": parts["delta.dt_bias"],
         "norm.weight": parts["delta.norm"],
         "out_proj.weight": parts["delta.out"],
-        "bd_softmax_logit_scale": parts["delta.logit_scale"],
-        "bd_softmax_history_bias": parts["delta.history_bias"],
-        "bd_softmax_history_c": parts["delta.history_c"],
     }
+    if "delta.conv_right" in parts:  # absent of a model without previews
+        named["conv_right_weight"] = parts["delta.conv_right"]
+        for name in ("logit_scale", "history_bias", "history_c"):
+            named[f"bd_softmax_{name}"] = parts[f"delta.{name}"]
     return {f"linear_attn.{name}": value for name, value in named.items()}
 
 
