@@ -8,6 +8,8 @@ value = code * scale + bias.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,9 +29,9 @@ class _Scales:
     def __init__(self, files: Files, name: str, n: int, k: int, *, blocks: bool = False) -> None:
         self._files, self._name = files, name
         shape = files.tensors[name].shape
-        rows, columns = shape if len(shape) == 2 else (shape[0] if shape else 1, 1)
-        whole = n % rows == 0 and k % columns == 0
-        if len(shape) > 2 or not rows or not columns or (not whole and not blocks):
+        rows, columns = (prod(shape[:-1]), shape[-1]) if len(shape) > 1 else (prod(shape), 1)
+        whole = rows and columns and n % rows == 0 and k % columns == 0
+        if not whole and not (blocks and rows and columns):
             raise _refuse(files, name, f"shape {list(shape)} does not fit a matrix [{n}, {k}]")
         self.count, self.groups = rows, columns
         self.height, self.group = -(-n // rows), -(-k // columns)
@@ -112,21 +114,22 @@ class Compressed(Affine):
 
 
 class Float8:
-    """``weight`` float8 e4m3 ``[n, k]`` times a scale for the tensor, a row, or a block."""
+    """Float8 e4m3 ``[n, k]``, or a stack ``[E, n, k]`` of whole blocks, times a scale for the
+    tensor, a row, or a block."""
 
-    def __init__(self, files: Files, base: str, scale: str, block: tuple[int, int] | None) -> None:
-        self._files, self._weight = files, f"{base}.weight"
-        weight, scales = files.tensors[self._weight], files.tensors[scale]
-        n, k = weight.shape
-        self._scale = _Scales(files, scale, n, k, blocks=block is not None)
+    def __init__(self, files: Files, name: str, scale: str, block: tuple[int, int] | None) -> None:
+        self._files, self._weight = files, name
+        weight, scales = files.tensors[name], files.tensors[scale]
+        *stack, n, k = weight.shape
+        self._scale = _Scales(files, scale, prod([*stack, n]), k, blocks=block is not None)
         if block is not None:
-            expected = (-(-n // block[0]), -(-k // block[1]))
-            if scales.shape != expected:
+            expected = (*stack, -(-n // block[0]), -(-k // block[1]))
+            if scales.shape != expected or (stack and n % block[0]):
                 reason = f"shape {list(scales.shape)}, {list(expected)} expected"
-                raise _refuse(files, scale, reason)
+                raise _refuse(files, scale, f"{reason}: blocks of {list(block)}")
             self._scale.height, self._scale.group = block
         nbytes = weight.nbytes + scales.nbytes
-        self._info = TensorInfo("F32", (n, k), weight.file, nbytes, "float8 e4m3")
+        self._info = TensorInfo("F32", weight.shape, weight.file, nbytes, "float8 e4m3")
 
     @property
     def info(self) -> TensorInfo:

@@ -191,7 +191,9 @@ def _compressed(files: Files, settings: Fields) -> tuple[Decoded, set[str]]:
             decoded[f"{base}.weight"] = Compressed(files, base, (n, k), 8)
         else:
             block = _block(settings)
-            decoded[f"{base}.weight"] = Float8(files, base, f"{base}.weight_scale", block)
+            decoded[f"{base}.weight"] = Float8(
+                files, f"{base}.weight", f"{base}.weight_scale", block
+            )
     for name in files.tensors:
         base, _, part = name.rpartition(".")
         if f"{base}.weight" in decoded and (part.startswith(("weight_", "input_"))):
@@ -253,19 +255,23 @@ def _fp8(files: Files, settings: Fields) -> tuple[Decoded, set[str]]:
     form = settings.get("fmt", "e4m3")
     if form not in ("e4m3", "float8_e4m3fn"):
         raise _unsupported(settings, "fmt", form, ("e4m3",))
-    block = _pair(settings, "weight_block_size")
     decoded: Decoded = {}
     used: set[str] = set()
     for name, info in files.tensors.items():
         base = name.removesuffix(".weight")
         if info.dtype != "F8_E4M3":
             continue
-        scale = f"{name}_scale_inv"
-        if scale not in files.tensors:
+        scale, block = f"{name}_scale_inv", None
+        if scale in files.tensors:
+            block = _pair(settings, "weight_block_size")
+        elif f"{name}_scale" in files.tensors:  # of the whole tensor
+            scale = f"{name}_scale"
+        else:
             raise CheckpointError(str(info.file), scale, f"is missing beside {name}")
         _dtype(files, scale, *FLOAT_DTYPES)
-        _matrix(files, name)
-        decoded[name] = Float8(files, base, scale, block)
+        if len(info.shape) not in (2, 3):
+            raise CheckpointError(str(info.file), name, f"shape {list(info.shape)}: no matrix")
+        decoded[name] = Float8(files, name, scale, block)
         used |= {name, scale, f"{base}.input_scale", f"{base}.activation_scale"}
     return decoded, used
 

@@ -226,6 +226,7 @@ def test_scales_that_float16_does_not_have_are_not_kept(opened: Any) -> None:
     ("config", "name", "scales"),
     [
         (FP8, "weight_scale_inv", (2, 3)),
+        ({"quant_method": "fp8"}, "weight_scale", (1,)),
         ({**PACKED, "format": "float-quantized"}, "weight_scale", (1,)),
         ({**PACKED, "format": "float-quantized"}, "weight_scale", (200, 1)),
     ],
