@@ -55,17 +55,17 @@ def rope_fields(
 
 def _kind(path: Any, *sections: Fields) -> str:
     named = [section.get(key) for section in sections for key in ("rope_type", "type")]
-    kinds = list(dict.fromkeys(kind for kind in named if kind is not None))
+    kinds = [kind for kind in named if kind is not None]
     for kind in kinds:
         if not isinstance(kind, str) or kind not in (*_PLAIN, *_STRETCHED):
             known = ", ".join((*_PLAIN, *_STRETCHED))
             raise UnsupportedModelError(
                 f"{path}: rope_type {kind!r} is not supported (there are: {known})"
             )
-    stretched = [kind for kind in kinds if kind not in _PLAIN]
+    stretched = sorted({kind for kind in kinds if kind not in _PLAIN})
     if len(stretched) > 1:
         raise sections[0].refuse("rope_type", f"is {' and '.join(stretched)} at once")
-    return str(stretched[0] if stretched else _PLAIN[0])
+    return stretched[0] if stretched else _PLAIN[0]
 
 
 def _linear(keys: Fields, plain: list[float], base: float) -> tuple[list[float], float]:
