@@ -18,6 +18,8 @@ from .families import Piece
 from .sources.affine import positive_scales
 from .sources.base import Codes, Halves, Stored
 
+_CHUNK = 1 << 20  # codes read at once
+
 # Where a stored tensor's values come from.
 KEPT = "kept"
 REQUANTISED = "requantised"
@@ -60,10 +62,11 @@ def _common(schemes: list[Scheme]) -> Scheme | None:
 
 
 def packed_rows(
-    checkpoint: Checkpoint, pieces: tuple[Piece, ...], width: int, scheme: Scheme, limit: int
+    checkpoint: Checkpoint, pieces: tuple[Piece, ...], width: int, scheme: Scheme
 ) -> Iterator[tuple[memoryview, int]]:
     """Bytes of the pieces' own codes in ``scheme``, and how many weights they hold, in chunks of
-    whole tiles of at most ``limit`` rows. CheckpointError when a scale is not finite."""
+    whole tiles. CheckpointError when a scale is not finite."""
+    limit = max(1, _CHUNK // (width * TILE_ROWS)) * TILE_ROWS
     waiting: list[tuple[Codes, Halves]] = []
     rows = 0
     for piece in pieces:
@@ -77,11 +80,6 @@ def packed_rows(
                 waiting, rows = [], 0
     if rows:
         yield _pack(waiting, scheme), rows * width
-
-
-def tile_limit(width: int, elements: int) -> int:
-    """Rows of whole tiles that hold about so many elements."""
-    return max(1, elements // (width * TILE_ROWS)) * TILE_ROWS
 
 
 def _pack(waiting: list[tuple[Codes, Halves]], scheme: Scheme) -> memoryview:

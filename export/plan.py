@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from ..errors import ArgumentError
-from ..quant.recipes import EXPERT, recipe
-from ..quant.schemes import (
-    GROUPS,
-    LAYOUT,
-    QUANTISED,
-    Scheme,
-    Shape,
-    groups_of,
-    scheme_for,
-)
+from ..quant.recipes import EXPERT, Recipe
+from ..quant.schemes import LAYOUT, Scheme, Shape
+from .assignment import Assignment
 from .families import ExpertStack, Model, Part, Piece, Tensor
-from .kept import KEPT, ORIGINS, Choose, from_float
+from .kept import ORIGINS, Choose, from_float
 from .packed_file import ALIGNMENT, PAGE, Blob, FileLayout, lay_out
 
 SHARD_BYTES = 4_000_000_000
@@ -117,7 +110,7 @@ class PlannedExperts:
 
 
 Planned = PlannedTensor | PlannedExperts
-_Fit = Callable[[str, Shape, tuple[Piece, ...]], tuple[Scheme, str]]
+_Fit = Callable[[str, str, Shape, tuple[Piece, ...]], tuple[Scheme, str]]
 
 
 @dataclass(frozen=True)
@@ -182,68 +175,60 @@ class Plan:
 
 def make_plan(
     model: Model,
-    recipe_name: str,
-    group_size: int,
+    recipe: Recipe,
+    group_size: int | None,
     source_bytes: int,
     shard_bytes: int,
     choose: Choose = from_float,
 ) -> Plan:
-    """Assign schemes and places. ``choose`` decides where values come from (export/kept.py).
-    Reads nothing itself; ArgumentError for an unknown recipe or group."""
-    schemes = recipe(recipe_name)
-    if group_size not in GROUPS:
-        raise ArgumentError(f"group size must be one of {GROUPS}, not {group_size}")
+    """Assign schemes and places; ``group_size`` None: 32 where it fits. ``choose`` decides where
+    values come from (export/kept.py). Reads nothing itself.
+
+    ArgumentError for a group or shard size that does not exist, and naming the tensor for one that
+    cannot be stored as the recipe or the group size asks for.
+    """
     if shard_bytes < PAGE:
         raise ArgumentError(f"shard size must be at least {PAGE} bytes, not {shard_bytes}")
 
-    def fit(kind: str, shape: Shape, pieces: tuple[Piece, ...]) -> tuple[Scheme, str]:
-        return choose(pieces, scheme_for(schemes[kind], shape, group_size))
-
     tensors: list[Planned] = []
     for large in (False, True):
+        assignment = Assignment(recipe, group_size)
+
+        def fit(
+            name: str, kind: str, shape: Shape, pieces: tuple[Piece, ...]
+        ) -> tuple[Scheme, str]:
+            return choose(pieces, assignment.scheme(name, kind, shape))
+
         tensors = [
             _plan_experts(item, fit, large)
             if isinstance(item, ExpertStack)
-            else PlannedTensor(item, *fit(item.kind, item.shape, item.pieces))
+            else PlannedTensor(item, *fit(item.name, item.kind, item.shape, item.pieces))
             for item in model.tensors
         ]
         if sum(tensor.blob.nbytes for tensor in tensors) <= _LARGE_MODEL:
             break
-    warnings = [*model.warnings, *_fallbacks(tensors, schemes)]
+    assignment.finish()
     files = lay_out((tensor.blob for tensor in tensors), shard_bytes)
     return Plan(
         model,
-        recipe_name,
-        group_size,
+        recipe.name,
+        assignment.group_size,
         tuple(tensors),
         tuple(files),
         source_bytes,
-        tuple(warnings),
+        (*model.warnings, *assignment.fallbacks),
     )
 
 
 def _plan_experts(stack: ExpertStack, fit: _Fit, large: bool) -> PlannedExperts:
     parts, offset = {}, 0
     for name, part in stack.parts.items():
-        scheme, origin = fit(EXPERT, part.shape, part.pieces)
+        scheme, origin = fit(f"{stack.name}.{name}", EXPERT, part.shape, part.pieces)
         planned = PlannedPart(part, scheme, offset, origin)
         parts[name] = planned
         offset = _up(offset + planned.nbytes, ALIGNMENT)
     alignment = PAGE if large else ALIGNMENT
     return PlannedExperts(stack, parts, _up(offset, alignment), alignment)
-
-
-def _fallbacks(tensors: list[Planned], schemes: dict[str, str]) -> Iterator[str]:
-    """Tensors whose columns no group divides, and which therefore take another scheme."""
-    for tensor in tensors:
-        wanted = schemes[tensor.kind]
-        if wanted not in QUANTISED:
-            continue
-        for name, part in _matrices(tensor):
-            found, columns = part.scheme.name, part.source.shape[-1]
-            if found != wanted and part.origin != KEPT:
-                least = min(GROUPS if found == "bf16" else groups_of(wanted))
-                yield f"{name}: {columns} columns are no multiple of {least}; stored as {found}"
 
 
 def _matrices(tensor: Planned) -> list[tuple[str, PlannedTensor | PlannedPart]]:

@@ -1,6 +1,6 @@
 """Where a checkpoint's weights come from, one module a storage form."""
 
-from .base import FLOAT_DTYPES, Source, Stored, TensorInfo
+from .base import FLOAT_DTYPES, Rows, Source, Stored, TensorInfo
 from .opened import PREVIEW, add_preview, open_checkpoint
 from .pytorch import TorchSource
 from .safetensors import SafetensorsSource
@@ -8,6 +8,7 @@ from .safetensors import SafetensorsSource
 __all__ = [
     "FLOAT_DTYPES",
     "PREVIEW",
+    "Rows",
     "SafetensorsSource",
     "Source",
     "Stored",

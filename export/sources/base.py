@@ -19,10 +19,16 @@ from ...errors import CheckpointError
 from ...quant.schemes import Scheme
 
 Floats = NDArray[np.float32]
+Rows = NDArray[Any]  # float32, float16, or uint16: the bits of bfloat16
 Halves = NDArray[np.float16]
 Codes = NDArray[np.uint8] | NDArray[np.int8]
 
 FLOAT_DTYPES = ("BF16", "F16", "F32")
+ROW_DTYPES: dict[str, np.dtype[Any]] = {
+    "BF16": np.dtype(np.uint16),
+    "F16": np.dtype(np.float16),
+    "F32": np.dtype(np.float32),
+}
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,13 @@ class Source:
 
     tensors: Mapping[str, TensorInfo]
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
-        """Fill ``out [rows, width]`` from flat element ``start * width`` of a tensor."""
+    def row_dtype(self, name: str) -> np.dtype[Any]:
+        """What ``read_rows`` fills without a conversion: float32, float16, or uint16 (bfloat16)."""
+        return ROW_DTYPES[self.tensors[name].dtype]
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
+        """Fill ``out [rows, width]``, of the type above or float32, from flat element
+        ``start * width`` of a float tensor."""
         raise NotImplementedError
 
     def stored(self, name: str) -> Stored | None:
@@ -106,7 +117,12 @@ class RowSource(Source):
         self.tensors = {ours: rest.tensors[theirs] for ours, theirs in plain.items()}
         self.tensors |= {name: tensor.info for name, tensor in decoded.items()}
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
+    def row_dtype(self, name: str) -> np.dtype[Any]:
+        if name in self._decoded:
+            return np.dtype(np.float32)
+        return self._rest.row_dtype(self._plain[name])
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
         tensor = self._decoded.get(name)
         if tensor is None:
             self._rest.read_rows(self._plain[name], start, out)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import CheckpointError
 from ..fields import Fields
 from ..files import parse_json, read_bytes, read_json
-from .base import Floats, Source, Stored
+from .base import Rows, Source, Stored
 from .folder import holds_weights, open_files
 from .gguf_file import GgufFiles, gguf_files
 from .gguf_model import GgufModel
@@ -149,7 +151,12 @@ class _Joined(Source):
         extra = {ours: second.tensors[theirs] for ours, theirs in names.items()}
         self.tensors = {**first.tensors, **extra}
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
+    def row_dtype(self, name: str) -> np.dtype[Any]:
+        if name in self._names:
+            return self._second.row_dtype(self._names[name])
+        return self._first.row_dtype(name)
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
         if name in self._names:
             self._second.read_rows(self._names[name], start, out)
         else:

@@ -8,11 +8,12 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CheckpointError, ExportError
 from ..files import diagnose
-from .base import Files, Floats, TensorInfo, unique
+from .base import Files, Rows, TensorInfo, unique
 
 
 class TorchSource(Files):
@@ -29,9 +30,11 @@ class TorchSource(Files):
                 self._values[name] = value
         self.tensors = tensors
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
         first = start * out.shape[1]
         flat = self._values[name].reshape(-1)[first : first + out.size]
+        if out.dtype == np.uint16:
+            flat, out = flat.view(self._torch.int16), out.view(np.int16)
         self._torch.from_numpy(out).view(-1).copy_(flat)
 
     def read_raw(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ from numpy.typing import NDArray
 
 from ...errors import CheckpointError
 from ..safetensors_header import DTYPE_BYTES, Header, read_header
-from .base import Files, Floats, TensorInfo, unique
+from .base import Files, Rows, TensorInfo, unique
 
 _OPEN_FILES = 64
+_READ_AHEAD = 64 << 20  # bytes that the system is asked to have ready
 _NUMPY = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "F8_E4M3": "u1", "F8_E5M2": "u1", "U16": "<u2",
     "I16": "<i2", "F16": "<f2", "BF16": "<u2", "U32": "<u4", "I32": "<i4", "F32": "<f4",
@@ -26,24 +29,37 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self._open: dict[Path, FileIO] = {}
+        self._advised: dict[Path, int] = {}  # where the stretch that was asked for last ends
 
     def read(self, path: Path, name: str, offset: int, nbytes: int) -> NDArray[np.uint8]:
         """Bytes of the tensor ``name``; CheckpointError when the file ends before."""
         raw = np.empty(nbytes, np.uint8)
+        self.read_into(path, name, offset, raw)
+        return raw
+
+    def read_into(self, path: Path, name: str, offset: int, raw: NDArray[np.uint8]) -> None:
         file = self._file(path)
         file.seek(offset)
         done = 0
-        while done < nbytes:
+        while done < raw.size:
             got = file.readinto(raw.data[done:])
             if not got:
                 raise CheckpointError(str(path), name, "the file became shorter while it was read")
             done += got
-        return raw
+        self._read_ahead(path, file, offset + raw.size)
 
     def close(self) -> None:
         for file in self._open.values():
             file.close()
         self._open.clear()
+
+    def _read_ahead(self, path: Path, file: FileIO, offset: int) -> None:
+        """Have the system read on while these rows are quantised: most reads are in file order."""
+        if hasattr(os, "posix_fadvise") and not (
+            offset <= self._advised.get(path, 0) - _READ_AHEAD // 2 <= offset + _READ_AHEAD // 2
+        ):
+            os.posix_fadvise(file.fileno(), offset, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
+            self._advised[path] = offset + _READ_AHEAD
 
     def _file(self, path: Path) -> FileIO:
         if path not in self._open:
@@ -67,17 +83,20 @@ class SafetensorsSource(Files):
                 self._headers[name] = header
         self.tensors = tensors
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
-        header, info = self._headers[name], self.tensors[name]
-        itemsize = DTYPE_BYTES[header.dtype]
-        offset = header.offset + start * out.shape[1] * itemsize
-        raw = self._files.read(info.file, name, offset, out.size * itemsize)
-        if header.dtype == "BF16":
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
+        header, dtype, file = self._headers[name], self.row_dtype(name), self.tensors[name].file
+        offset = header.offset + start * out.shape[1] * dtype.itemsize
+        if out.dtype == dtype and sys.byteorder == "little":
+            self._files.read_into(file, name, offset, out.reshape(-1).view(np.uint8))
+            return
+        raw = self._files.read(file, name, offset, out.size * dtype.itemsize)
+        values = raw.view(dtype.newbyteorder("<")).reshape(out.shape)
+        if header.dtype == "BF16" and out.dtype == np.float32:
             bits = out.view(np.uint32)
-            bits[...] = raw.view("<u2").reshape(out.shape)
+            bits[...] = values
             bits <<= 16
         else:
-            out[...] = raw.view(_NUMPY[header.dtype]).reshape(out.shape)
+            out[...] = values
 
     def read_raw(
         self, name: str, rows: tuple[int, int], columns: tuple[int, int] | None = None
