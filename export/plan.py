@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,7 +10,7 @@ from ..errors import ArgumentError
 from ..quant.recipes import EXPERT, Recipe
 from ..quant.schemes import LAYOUT, Scheme, Shape
 from .assignment import Assignment
-from .families import ExpertStack, Model, Part, Piece, Tensor
+from .families import ExpertStack, Model, Part, Tensor
 from .kept import ORIGINS, Choose, from_float
 from .packed_file import ALIGNMENT, PAGE, Blob, FileLayout, lay_out
 
@@ -110,7 +109,6 @@ class PlannedExperts:
 
 
 Planned = PlannedTensor | PlannedExperts
-_Fit = Callable[[str, str, Shape, tuple[Piece, ...]], tuple[Scheme, str]]
 
 
 @dataclass(frozen=True)
@@ -193,16 +191,10 @@ def make_plan(
     tensors: list[Planned] = []
     for large in (False, True):
         assignment = Assignment(recipe, group_size)
-
-        def fit(
-            name: str, kind: str, shape: Shape, pieces: tuple[Piece, ...]
-        ) -> tuple[Scheme, str]:
-            return choose(pieces, assignment.scheme(name, kind, shape))
-
         tensors = [
-            _plan_experts(item, fit, large)
+            _plan_experts(item, assignment, choose, large)
             if isinstance(item, ExpertStack)
-            else PlannedTensor(item, *fit(item.name, item.kind, item.shape, item.pieces))
+            else _plan_tensor(item, assignment, choose)
             for item in model.tensors
         ]
         if sum(tensor.blob.nbytes for tensor in tensors) <= _LARGE_MODEL:
@@ -220,10 +212,18 @@ def make_plan(
     )
 
 
-def _plan_experts(stack: ExpertStack, fit: _Fit, large: bool) -> PlannedExperts:
+def _plan_tensor(item: Tensor, assignment: Assignment, choose: Choose) -> PlannedTensor:
+    wanted = assignment.scheme(item.name, item.kind, item.shape)
+    return PlannedTensor(item, *choose(item.pieces, wanted))
+
+
+def _plan_experts(
+    stack: ExpertStack, assignment: Assignment, choose: Choose, large: bool
+) -> PlannedExperts:
     parts, offset = {}, 0
     for name, part in stack.parts.items():
-        scheme, origin = fit(f"{stack.name}.{name}", EXPERT, part.shape, part.pieces)
+        wanted = assignment.scheme(f"{stack.name}.{name}", EXPERT, part.shape)
+        scheme, origin = choose(part.pieces, wanted)
         planned = PlannedPart(part, scheme, offset, origin)
         parts[name] = planned
         offset = _up(offset + planned.nbytes, ALIGNMENT)
