@@ -16,6 +16,7 @@ from ...errors import CheckpointError
 from ...quant.schemes import GROUPS, Scheme
 from .base import Codes, Floats, Halves, Stored, TensorInfo
 
+Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int16]
 _CHUNK = 1 << 20  # codes looked at together
 
@@ -32,7 +33,7 @@ class Affine:
     def info(self) -> TensorInfo:
         return self._info
 
-    def codes(self, start: int, stop: int) -> Integers:
+    def codes(self, start: int, stop: int) -> Bytes:
         """Codes ``[rows, k]``, from 0 to 2^bits - 1."""
         raise NotImplementedError
 
@@ -100,14 +101,16 @@ class Affine:
 
     def _levels(self, start: int, stop: int) -> Integers:
         zeros = self.groups(start, stop)[1].astype(np.int16)
-        return self.codes(start, stop) - np.repeat(zeros, self.group, axis=1)
+        levels: Integers = self.codes(start, stop).astype(np.int16)
+        levels -= np.repeat(zeros, self.group, axis=1)
+        return levels
 
     def _scales(self, start: int, stop: int, scheme_group: int) -> Halves:
         scales = self.groups(start, stop)[0].astype(np.float16)
         return np.repeat(scales, self.group // scheme_group, axis=1)
 
     def _int4(self, start: int, stop: int) -> tuple[Codes, Halves]:
-        return self.codes(start, stop).astype(np.uint8), self._scales(start, stop, self._cut)
+        return self.codes(start, stop), self._scales(start, stop, self._cut)
 
     def _int8(self, start: int, stop: int) -> tuple[Codes, Halves]:
         levels = self._levels(start, stop).astype(np.int8)

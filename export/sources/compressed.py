@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CheckpointError
-from .affine import Affine, Integers
+from .affine import Affine, Bytes, Integers
 from .base import Files, Floats, Stored, TensorInfo
 from .int32_codes import unpack
 
@@ -73,11 +73,12 @@ class Compressed(Affine):
     def column_groups(self) -> NDArray[np.int64] | None:
         return self._order
 
-    def codes(self, start: int, stop: int) -> Integers:
+    def codes(self, start: int, stop: int) -> Bytes:
         raw = self._files.read_raw(self._weight, (start, stop))
         if self._packed:
-            return unpack(raw, self.bits, 1)[:, : self.info.width]
-        return raw.astype(np.int16) + 128
+            return unpack(raw, self.bits)[:, : self.info.width]
+        shifted: Bytes = raw.view(np.uint8) ^ np.uint8(128)  # signed codes plus 128
+        return shifted
 
     def groups(self, start: int, stop: int) -> tuple[Floats, Floats]:
         scales = self._scale.read(start, stop)
@@ -86,7 +87,7 @@ class Compressed(Affine):
             return scales, np.full_like(scales, middle)
         return scales, self._zeros(start, stop).astype(np.float32)
 
-    def _zeros(self, start: int, stop: int) -> NDArray[np.float32] | Integers:
+    def _zeros(self, start: int, stop: int) -> Bytes | Integers:
         """Zero points of unsigned codes."""
         info = self._files.tensors[self._zero]
         if info.dtype == "I8":
@@ -98,7 +99,8 @@ class Compressed(Affine):
         if info.shape != expected:
             reason = f"shape {list(info.shape)}, {list(expected)} expected"
             raise _refuse(self._files, self._zero, reason)
-        codes = unpack(self._files.read_raw(self._zero, (first, last)), self.bits, 0)
+        words = self._files.read_raw(self._zero, (first, last))
+        codes = unpack(words.T, self.bits).T
         return codes[start - first * per_word : stop - first * per_word]
 
     def _read_order(self, name: str) -> NDArray[np.int64] | None:
@@ -164,8 +166,8 @@ class Mlx(Affine):
             f"{base}.weight", TensorInfo("F32", shape, weight.file, nbytes, packing), bits, group
         )
 
-    def codes(self, start: int, stop: int) -> Integers:
-        return unpack(self._files.read_raw(self._names[0], (start, stop)), self.bits, 1)
+    def codes(self, start: int, stop: int) -> Bytes:
+        return unpack(self._files.read_raw(self._names[0], (start, stop)), self.bits)
 
     def groups(self, start: int, stop: int) -> tuple[Floats, Floats]:
         """A bias that is the scale times a whole number is a zero point, of the other sign."""

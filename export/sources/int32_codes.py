@@ -8,24 +8,29 @@ group of each column k. AWQ: eight codes of consecutive *columns n* in an int32,
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import CheckpointError
-from .affine import Affine, Integers
+from .affine import Affine, Bytes
 from .base import Files, Floats, TensorInfo
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # column that the i-th lowest nibble belongs to
 PARTS = ("qweight", "qzeros", "scales", "g_idx")
 
 
-def unpack(words: NDArray[np.int32], bits: int, axis: int) -> Integers:
-    """Codes along an axis, ``32 / bits`` from each int32, lowest bits first."""
-    shifts = np.arange(0, 32, bits, dtype=np.uint32)
-    moved = np.moveaxis(words.view(np.uint32), axis, -1)
-    codes = (moved[..., None] >> shifts) & np.uint32((1 << bits) - 1)
-    flat = codes.astype(np.int16).reshape(*moved.shape[:-1], -1)
-    return np.moveaxis(flat, -1, axis)
+def unpack(words: NDArray[Any], bits: int) -> Bytes:
+    """Codes ``[a, b * 32 / bits]`` of 4 or 8 bits from words ``[a, b]``, lowest bits first."""
+    stored = np.ascontiguousarray(words).astype(words.dtype.newbyteorder("<"), copy=False)
+    raw: Bytes = stored.view(np.uint8)
+    if bits == 8:
+        return raw
+    codes = np.empty((raw.shape[0], 2 * raw.shape[1]), np.uint8)
+    np.bitwise_and(raw, 15, out=codes[:, ::2])
+    np.right_shift(raw, 4, out=codes[:, 1::2])
+    return codes
 
 
 class _Transposed(Affine):
@@ -65,22 +70,27 @@ class _Transposed(Affine):
         block: NDArray[np.int32] = self._files.read_raw(name, (0, rows), (start, stop))
         return block
 
-    def _packed_columns(self, part: str, start: int, stop: int) -> Integers:
-        """Codes of columns ``start .. stop`` of a matrix that is packed along its columns."""
+    def _columns(self, part: str, start: int, stop: int) -> Bytes:
+        """Codes of columns ``start .. stop`` of a matrix ``[a, n]`` that is packed along its
+        columns, as rows ``[stop - start, a]``."""
         per_word = 32 // self.bits
         first, last = start // per_word, -(-stop // per_word)
-        codes = unpack(self._block(part, first, last), self.bits, 1)
-        return codes[:, start - first * per_word : stop - first * per_word]
+        codes = np.ascontiguousarray(unpack(self._block(part, first, last), self.bits).T)
+        return self._in_order(codes)[start - first * per_word : stop - first * per_word]
+
+    def _in_order(self, codes: Bytes) -> Bytes:
+        """Rows of whole words, in the order of the matrix."""
+        return codes
 
     def groups(self, start: int, stop: int) -> tuple[Floats, Floats]:
         name = f"{self._base}.scales"
         rows = self._files.tensors[name].shape[0]
         scales = self._files.read_raw(name, (0, rows), (start, stop))
-        return np.ascontiguousarray(scales.T), self._zeros(start, stop).T.astype(np.float32)
+        zeros = self._zeros(self._columns("qzeros", start, stop))
+        return np.ascontiguousarray(scales.T), zeros.astype(np.float32)
 
-    def _zeros(self, start: int, stop: int) -> Integers:
-        """Zero points ``[groups, rows]``."""
-        raise NotImplementedError
+    def _zeros(self, stored: Bytes) -> Bytes:
+        return stored
 
 
 class Gptq(_Transposed):
@@ -98,13 +108,14 @@ class Gptq(_Transposed):
     def column_groups(self) -> NDArray[np.int64] | None:
         return self._order
 
-    def codes(self, start: int, stop: int) -> Integers:
-        return unpack(self._block("qweight", start, stop), self.bits, 0).T
+    def codes(self, start: int, stop: int) -> Bytes:
+        return unpack(self._block("qweight", start, stop).T, self.bits)
 
-    def _zeros(self, start: int, stop: int) -> Integers:
-        stored = self._packed_columns("qzeros", start, stop)
+    def _zeros(self, stored: Bytes) -> Bytes:
         # Format 1 keeps the zero point less one, within its bits: 0 becomes 2^bits - 1.
-        return stored if self._version == 2 else (stored + 1) & ((1 << self.bits) - 1)
+        if self._version == 1:
+            stored = (stored + np.uint8(1)) & np.uint8((1 << self.bits) - 1)
+        return stored
 
     def _read_order(self) -> NDArray[np.int64] | None:
         """g_idx, where it is more than column // group."""
@@ -126,16 +137,11 @@ class Awq(_Transposed):
         k, words = files.tensors[f"{base}.qweight"].shape
         super().__init__(files, base, k, words * 8, bits, group)
 
-    def codes(self, start: int, stop: int) -> Integers:
-        return self._packed_columns("qweight", start, stop).T
+    def codes(self, start: int, stop: int) -> Bytes:
+        return self._columns("qweight", start, stop)
 
-    def _zeros(self, start: int, stop: int) -> Integers:
-        return self._packed_columns("qzeros", start, stop)
-
-    def _packed_columns(self, part: str, start: int, stop: int) -> Integers:
-        first, last = start // 8, -(-stop // 8)
-        nibbles = unpack(self._block(part, first, last), 4, 1)
-        codes = np.empty_like(nibbles)
-        for place, column in enumerate(AWQ_ORDER):
-            codes[:, column::8] = nibbles[:, place::8]
-        return codes[:, start - 8 * first : stop - 8 * first]
+    def _in_order(self, codes: Bytes) -> Bytes:
+        places = np.argsort(AWQ_ORDER)  # of the columns 0 .. 7 within their word
+        rows = np.arange(0, len(codes), 8)[:, None] + places
+        ordered: Bytes = codes[rows.reshape(-1)]
+        return ordered

@@ -16,6 +16,8 @@ from ..safetensors_header import DTYPE_BYTES, Header, read_header
 from .base import Files, Rows, TensorInfo, unique
 
 _OPEN_FILES = 64
+# Some columns of short rows come faster out of whole rows than with a call each.
+_SHORT, _STRIP = 8192, 1 << 20
 _READ_AHEAD = 64 << 20  # bytes that the system is asked to have ready
 _NUMPY = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "F8_E4M3": "u1", "F8_E5M2": "u1", "U16": "<u2",
@@ -101,17 +103,28 @@ class SafetensorsSource(Files):
     def read_raw(
         self, name: str, rows: tuple[int, int], columns: tuple[int, int] | None = None
     ) -> NDArray[Any]:
-        header, info = self._headers[name], self.tensors[name]
-        itemsize, (first, last) = DTYPE_BYTES[header.dtype], columns or (0, info.width)
-        row_bytes = info.width * itemsize
-        if last - first == info.width:
-            spans = [(rows[0] * row_bytes, (rows[1] - rows[0]) * row_bytes)]
+        info, itemsize = self.tensors[name], DTYPE_BYTES[self._headers[name].dtype]
+        first, last = columns or (0, info.width)
+        row_bytes, (low, high) = info.width * itemsize, (first * itemsize, last * itemsize)
+        out = np.empty((rows[1] - rows[0], high - low), np.uint8)
+        if row_bytes > _SHORT and high - low < row_bytes:
+            for i, row in enumerate(range(*rows)):
+                self._bytes(name, row * row_bytes + low, out[i])
+        elif high - low == row_bytes:
+            self._bytes(name, rows[0] * row_bytes, out.reshape(-1))
         else:
-            width = (last - first) * itemsize
-            spans = [(row * row_bytes + first * itemsize, width) for row in range(*rows)]
-        parts = [self._files.read(info.file, name, header.offset + at, n) for at, n in spans]
-        raw = np.concatenate(parts) if len(parts) != 1 else parts[0]
-        return _values(raw, header.dtype).reshape(rows[1] - rows[0], last - first)
+            step = max(1, _STRIP // row_bytes)
+            strip = np.empty((step, row_bytes), np.uint8)
+            for start in range(*rows, step):
+                count = min(step, rows[1] - start)
+                self._bytes(name, start * row_bytes, strip[:count].reshape(-1))
+                out[start - rows[0] :][:count] = strip[:count, low:high]
+        return _values(out, info.dtype)
+
+    def _bytes(self, name: str, start: int, raw: NDArray[np.uint8]) -> None:
+        """Bytes of the tensor from ``start`` on."""
+        offset = self._headers[name].offset + start
+        self._files.read_into(self.tensors[name].file, name, offset, raw)
 
     def close(self) -> None:
         self._files.close()

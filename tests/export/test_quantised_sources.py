@@ -298,3 +298,18 @@ def test_old_gptq_folders_keep_their_settings_beside_the_configuration(tmp_path:
     source = open_checkpoint(tmp_path).source
     assert (floats(source) == d.values(d.middle)).all()
     source.close()
+
+
+@pytest.mark.parametrize(("layout", "config"), [(layouts.gptq, GPTQ), (layouts.awq, AWQ)])
+@pytest.mark.parametrize("n", [64, 2304, 17408])
+def test_rows_of_any_width_are_read(opened: Any, layout: Any, config: Any, n: int) -> None:
+    """Columns of short stored rows are cut out of whole ones, those of long rows read one by one."""
+    rng = np.random.default_rng(n)
+    q, zeros = rng.integers(0, 16, (n, 32)), rng.integers(0, 16, (n, 1))
+    scales = np.exp2(rng.integers(-8, 0, (n, 1))).astype(np.float16)
+    source = opened(layout("x", q, scales, zeros), config)
+    wanted = layouts.values(q, scales, zeros)
+    for start, stop in ((0, n), (5, 6), (n - 13, n), (8, 40)):
+        out = np.empty((stop - start, 32), np.float32)
+        source.read_rows("x.weight", start, out)
+        assert (out == wanted[start:stop]).all()
