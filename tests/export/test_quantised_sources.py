@@ -301,9 +301,9 @@ def test_old_gptq_folders_keep_their_settings_beside_the_configuration(tmp_path:
 
 
 @pytest.mark.parametrize(("layout", "config"), [(layouts.gptq, GPTQ), (layouts.awq, AWQ)])
-@pytest.mark.parametrize("n", [64, 2304, 17408])
+@pytest.mark.parametrize("n", [64, 2304, 16896])
 def test_rows_of_any_width_are_read(opened: Any, layout: Any, config: Any, n: int) -> None:
-    """Columns of short stored rows are cut out of whole ones, those of long rows read one by one."""
+    """Columns of short stored rows are cut out of whole ones, those of long rows read singly."""
     rng = np.random.default_rng(n)
     q, zeros = rng.integers(0, 16, (n, 32)), rng.integers(0, 16, (n, 1))
     scales = np.exp2(rng.integers(-8, 0, (n, 1))).astype(np.float16)
