@@ -143,6 +143,8 @@ def _run(options: argparse.Namespace, recipe: Recipe) -> int:
             report = write_plan(
                 source, plan, options.out, coding=coding, norm=options.norm, progress=bar.update
             )
+    for warning in report.coding.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     print(loss_table(report), file=sys.stderr)
     seconds = time.monotonic() - started
     print(f"{options.out}: {plan.file_bytes:,} bytes in {seconds:.1f} s", file=sys.stderr)

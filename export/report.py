@@ -35,6 +35,7 @@ class Report:
             **plan_dict(self.plan),
             "method": self.coding.method,
             "matrices_by_method": dict(sorted(self.coding.methods.items())),
+            "warnings": [*self.plan.warnings, *self.coding.warnings],
             "tensors": {tensor.name: self._tensor(tensor) for tensor in self.plan.tensors},
         }
 

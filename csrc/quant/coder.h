@@ -38,7 +38,9 @@ struct Book { // sixteen values; on a border the upper one wins
 };
 
 template <class T> struct Strip;
-template <class T> struct Strip<const T &> { using Type = T; };
+template <class T> struct Strip<const T &> {
+    using Type = T;
+};
 template <class T> using Plain = typename Strip<T>::Type;
 
 template <class Body> void with_levels(const Levels &levels, Body body) {
@@ -73,8 +75,7 @@ struct Best {
 };
 
 template <int count, bool weighted, class Grid>
-inline void try_scales(const float *unit, const Group &group, const Grid &levels, const F (&steps)[count],
-                       Best &best) {
+inline void try_scales(const float *unit, const Group &group, const Grid &levels, const F (&steps)[count], Best &best) {
     F xc[count], cc[count];
     for (int i = 0; i < count; ++i)
         xc[i] = cc[i] = F{};
@@ -132,8 +133,7 @@ void search(const Group &group, const Levels &levels, const float *largest, cons
 // Half-quadratic splitting: in turn the errors that |e|^(3/4) leaves standing, and the scale that least squares finds
 // for the rest (Badri and Shaji, "Half-Quadratic Quantization of Large Machine Learning Models", 2023; they have a
 // zero point to refit, we have the scale). Errors are in steps.
-template <class Grid>
-void split_with(const Group &group, const Grid &levels, const float *largest, float *scale) {
+template <class Grid> void split_with(const Group &group, const Grid &levels, const float *largest, float *scale) {
     constexpr int kRounds = 20;
     constexpr float kStart = 10.0f, kGrowth = 1.01f;
     for (int r = 0; r < kTileRows; r += kLanes) {

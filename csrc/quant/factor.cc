@@ -29,9 +29,8 @@ class Cholesky {
                 solve_row(i, first, i + 1);
             const int64_t bundles = (k_ - last + kBundle - 1) / kBundle;
             const auto rows = [&](auto &&each) {
-                pool_.run(bundles, [&](int64_t b, int) {
-                    each(last + b * kBundle, std::min(last + (b + 1) * kBundle, k_));
-                });
+                pool_.run(bundles,
+                          [&](int64_t b, int) { each(last + b * kBundle, std::min(last + (b + 1) * kBundle, k_)); });
             };
             rows([&](int64_t from, int64_t to) {
                 for (int64_t i = from; i < to; ++i)

@@ -14,7 +14,8 @@ namespace clover::quant {
 struct Levels {
     Scheme scheme;
     float lowest, highest;
-    float values[16], borders[16]; // codebook4: ascending; borders[i] lies between values i - 1 and i, borders[0] unused
+    float values[16],
+        borders[16]; // codebook4: ascending; borders[i] lies between values i - 1 and i, borders[0] unused
 };
 
 struct Group {
@@ -23,11 +24,11 @@ struct Group {
     int columns;
 };
 
-struct GroupLoss { // of one group, by row
+struct GroupLoss {                                               // of one group, by row
     float signal[kTileRows], noise[kTileRows], worst[kTileRows]; // the sums in units of largest^2
 };
 
-constexpr int kFactors = 9; // candidate scales of a search
+constexpr int kFactors = 9;       // candidate scales of a search
 constexpr int kMostColumns = 128; // of a group
 
 struct Coder {
