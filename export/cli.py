@@ -59,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="clover-export",
         description="Pack a PyTorch checkpoint folder for clover-edge, quantising it on the way.",
     )
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="Hugging Face folder")
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CHECKPOINT", help="Hugging Face folder, or GGUF file"
+    )
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="new or empty folder")
     base = parser.add_mutually_exclusive_group()
     for name in _BASES:
@@ -108,6 +110,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--resume", action="store_true", help="go on where an interrupted export to OUT stopped"
     )
+    parser.add_argument(
+        "--preview-tensors", type=Path, metavar="FOLDER", help="where a GGUF lost Clover's own"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
     parser.add_argument("--json", action="store_true", help="plan or report as JSON on stdout")
     return parser
@@ -150,7 +155,7 @@ def _recipe(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str
 def _run(options: argparse.Namespace, recipe: Recipe) -> int:
     started = time.monotonic()
     coding = Coding(options.method, threads=options.threads)
-    with Checkpoint(options.checkpoint) as source:
+    with Checkpoint(options.checkpoint, preview_tensors=options.preview_tensors) as source:
         plan = plan_export(source, recipe, options.group_size, options.shard_size)
         print(plan_table(plan), file=sys.stderr)
         for warning in plan.warnings:
@@ -160,7 +165,7 @@ def _run(options: argparse.Namespace, recipe: Recipe) -> int:
                 _print_json(plan_dict(plan))
             return 0
         passages = calibration_passages(
-            source.path, plan.model.spec, options.method, options.calib, options.calib_tokens
+            source, plan.model.spec, options.method, options.calib, options.calib_tokens
         )
         with _Bar(plan) as bar:
             report = write_plan(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -14,23 +13,11 @@ from ..errors import ArgumentError, CheckpointError
 from ..quant import METHODS, Calibration, ErrorStats, Scheme, encode, settle
 from ..quant.encode import from_bf16
 from ..quant.schemes import TILE_ROWS
+from .checkpoint import Checkpoint
 from .families import Piece
 from .sources import Rows
 
 CHUNK = 1 << 22  # elements read at once
-
-
-class RowSource(Protocol):
-    """What gives rows: a checkpoint."""
-
-    @property
-    def path(self) -> Path: ...
-
-    def row_dtype(self, name: str) -> np.dtype[Any]: ...
-
-    def read_rows(self, name: str, start: int, out: Rows) -> None: ...
-
-    def not_finite(self, name: str, row: int, column: int, value: float) -> CheckpointError: ...
 
 
 class Calibrations(Protocol):
@@ -56,7 +43,7 @@ class Coding:
 
     def chunks(
         self,
-        source: RowSource,
+        source: Checkpoint,
         name: str,
         expert: int | None,
         pieces: tuple[Piece, ...],
@@ -96,7 +83,7 @@ class Coding:
 
 
 def _row_chunks(
-    source: RowSource, pieces: tuple[Piece, ...], width: int
+    source: Checkpoint, pieces: tuple[Piece, ...], width: int
 ) -> Iterator[tuple[int, Rows]]:
     """The pieces' rows, top to bottom, in chunks of whole tiles, as the checkpoint has them if all
     are of one type; the buffer is used again."""
@@ -120,7 +107,7 @@ def _row_chunks(
 
 
 def _refusal(
-    source: RowSource, pieces: tuple[Piece, ...], start: int, rows: Rows, problem: ArgumentError
+    source: Checkpoint, pieces: tuple[Piece, ...], start: int, rows: Rows, problem: ArgumentError
 ) -> CheckpointError:
     """Names the value that made ``rows``, row ``start`` of the pieces on, fail; or the tensors."""
     values = from_bf16(rows) if rows.dtype == np.uint16 else rows

@@ -14,12 +14,13 @@ from typing import Any
 
 from .. import __version__
 from ..errors import ArgumentError, ExportError, OutOfMemoryError
-from ..quant import Recipe
+from ..quant import Recipe, Scheme
 from ..quant.schemes import TILE_ROWS
 from .calibration import DEFAULT_TOKENS, Calibrator, Passage, calibration_passages
 from .checkpoint import Checkpoint
 from .coding import CHUNK, Coding
-from .families import read_model
+from .families import Model, Piece, read_model
+from .kept import choose
 from .norms import NORMS, check_decay, detect_norm_offset
 from .partial import Partial, identity, unfinished
 from .plan import SHARD_BYTES, Plan, PlannedExperts, PlannedTensor, make_plan
@@ -45,9 +46,15 @@ def plan_export(
     group_size: int | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Plan:
-    """What ``export_checkpoint`` would write. Reads configuration and headers, no weight."""
+    """What ``export_checkpoint`` would write. Reads configuration and headers, no weight; of
+    quantised tensors the scales, and codes of 8 bits."""
     model = read_model(checkpoint)
-    return make_plan(model, find_recipe(recipe), group_size, checkpoint.nbytes, shard_bytes)
+
+    def origin(pieces: tuple[Piece, ...], wanted: Scheme) -> tuple[Scheme, str]:
+        return choose(checkpoint, pieces, wanted)
+
+    chosen = find_recipe(recipe)
+    return make_plan(model, chosen, group_size, checkpoint.nbytes, shard_bytes, origin)
 
 
 def export_checkpoint(
@@ -63,9 +70,10 @@ def export_checkpoint(
     norm: str = "auto",
     shard_bytes: int = SHARD_BYTES,
     resume: bool = False,
+    preview_tensors: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Pack a checkpoint folder into ``out``, which must be absent or an empty folder.
+    """Pack a checkpoint (a folder or a GGUF file) into ``out``, which must be absent or empty.
 
     ``recipe``: a name, or a TOML file of one's own. ``group_size`` None: 32 where it fits.
     ``method``: one of ``quant.METHODS``; the calibrated ones run ``calib_tokens`` tokens of
@@ -77,11 +85,11 @@ def export_checkpoint(
     Raises CheckpointError, ExportError, UnsupportedModelError, ArgumentError or OutOfMemoryError;
     whatever happens, ``out`` is complete or untouched.
     """
-    with Checkpoint(checkpoint) as source:
+    with Checkpoint(checkpoint, preview_tensors=preview_tensors) as source:
         coding = Coding(method, threads=threads)
         plan = plan_export(source, recipe, group_size, shard_bytes)
         spec = plan.model.spec
-        passages = calibration_passages(source.path, spec, method, calib, calib_tokens)
+        passages = calibration_passages(source, spec, method, calib, calib_tokens)
         return write_plan(
             source,
             plan,
@@ -115,8 +123,7 @@ def write_plan(
         if name.endswith(".json"):
             source.optional_json(name)
     check_decay(source, plan.model.decay_probes)
-    offset = detect_norm_offset(source, plan.model.norm_probes, norm)
-    spec = {**plan.model.spec, "norm_offset": offset}
+    spec = {**plan.model.spec, "norm_offset": _norm_offset(source, plan.model, norm)}
     if passages:
         hessians = coding.method == "gptq"
         coding.calibrations = Calibrator(
@@ -155,6 +162,15 @@ def _identity(
 def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
+
+
+def _norm_offset(source: Checkpoint, model: Model, norm: str) -> float:
+    known: float | None = model.spec.get("norm_offset")
+    if known is None:
+        return detect_norm_offset(source, model.norm_probes, norm)
+    if norm != "auto" and NORMS[norm] != known:
+        raise ArgumentError(f"norm: {norm!r} is not how the {model.family} family means its norms")
+    return known
 
 
 def _check_target(out: Path) -> Path:
@@ -210,8 +226,8 @@ def _write_side_files(
 ) -> None:
     plan = report.plan
     for name in COPIED:
-        if (source.path / name).is_file():
-            shutil.copyfile(source.path / name, folder / name)
+        if (data := source.side_file(name)) is not None:
+            (folder / name).write_bytes(data)
     ours = {
         "format_version": FORMAT_VERSION,
         "family": plan.model.family,

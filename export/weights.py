@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..quant import ErrorStats
-from .coding import Coding, RowSource
+from .checkpoint import Checkpoint
+from .coding import Coding
+from .families import Piece
+from .kept import KEPT, packed_rows
 from .packed_file import PackedWriter
 from .partial import Done, Partial
-from .plan import Plan, PlannedExperts, PlannedTensor
+from .plan import Plan, PlannedExperts, PlannedPart, PlannedTensor
 
 Progress = Callable[[int, int, str], None]
 
@@ -29,7 +32,7 @@ class _Meter:
 
 
 def write_weights(
-    source: RowSource,
+    source: Checkpoint,
     plan: Plan,
     coding: Coding,
     folder: Path,
@@ -65,18 +68,17 @@ def write_weights(
 
 
 def _write_tensor(
-    source: RowSource, item: PlannedTensor, coding: Coding, writer: PackedWriter, meter: _Meter
+    source: Checkpoint, item: PlannedTensor, coding: Coding, writer: PackedWriter, meter: _Meter
 ) -> dict[str, ErrorStats]:
-    stats = ErrorStats()
-    pieces, width = item.source.pieces, item.source.shape[-1]
-    for data, count in coding.chunks(source, item.name, None, pieces, width, item.scheme, stats):
+    stats, pieces = ErrorStats(), item.source.pieces
+    for data, count in _stored_bytes(source, coding, item.name, None, pieces, item, stats):
         writer.write(item.name, data)
         meter.add(count, item.name)
     return {item.name: stats}
 
 
 def _write_experts(
-    source: RowSource, item: PlannedExperts, coding: Coding, writer: PackedWriter, meter: _Meter
+    source: Checkpoint, item: PlannedExperts, coding: Coding, writer: PackedWriter, meter: _Meter
 ) -> dict[str, ErrorStats]:
     """Record by record; a record is padded between its parts and behind the last."""
     errors = {f"{item.name}.{name}": ErrorStats() for name in item.parts}
@@ -85,10 +87,9 @@ def _write_experts(
         for name, part in item.parts.items():
             if gap := part.offset - done:
                 writer.write(item.name, bytes(gap))
-            matrix = f"{item.name}.{name}"
-            pieces, width = (part.source.pieces[expert],), part.source.shape[-1]
-            for data, count in coding.chunks(
-                source, matrix, expert, pieces, width, part.scheme, errors[matrix]
+            matrix, pieces = f"{item.name}.{name}", (part.source.pieces[expert],)
+            for data, count in _stored_bytes(
+                source, coding, matrix, expert, pieces, part, errors[matrix]
             ):
                 writer.write(item.name, data)
                 meter.add(count, item.name)
@@ -96,3 +97,19 @@ def _write_experts(
         if gap := item.record_bytes - done:
             writer.write(item.name, bytes(gap))
     return errors
+
+
+def _stored_bytes(
+    source: Checkpoint,
+    coding: Coding,
+    name: str,
+    expert: int | None,
+    pieces: tuple[Piece, ...],
+    planned: PlannedTensor | PlannedPart,
+    stats: ErrorStats,
+) -> Iterator[tuple[memoryview, int]]:
+    """Chunks of a matrix as it is stored, and how many weights each holds."""
+    width = planned.source.shape[-1]
+    if planned.origin == KEPT:
+        return packed_rows(source, pieces, width, planned.scheme)
+    return coding.chunks(source, name, expert, pieces, width, planned.scheme, stats)

@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import CheckpointError
 from ...quant.recipes import DENSE, EMBED, EXPERT, FLOAT, HEAD, Recipe
 from ..checkpoint import Checkpoint
 from ..coding import Coding
 from ..families import ExpertStack, Model, Piece, Tensor
 from ..plan import SHARD_BYTES, make_plan
-from ..sources import Rows
 from ..weights import write_weights
 from .passages import Passage
 
@@ -73,7 +71,7 @@ def run_layer(
 
     with TemporaryDirectory(prefix="clover-export-") as name:
         folder = Path(name)
-        _write_layer(_WithHidden(source, hidden), model, spec, number, folder)
+        _write_layer(source.with_tensor(_HIDDEN, hidden), model, spec, number, folder)
         core = open_core(read_folder(folder), threads=threads)
         run = LayerRun(len(hidden))
         core.observe(run.observe)
@@ -101,30 +99,10 @@ def _walk(core: Any, spec: Mapping[str, Any], passages: list[Passage], run: Laye
         first += len(passage)
 
 
-class _WithHidden:
-    """A checkpoint with one more tensor: hidden states that are in memory."""
-
-    def __init__(self, source: Checkpoint, hidden: Floats) -> None:
-        self._source, self._hidden = source, hidden
-        self.path = source.path
-
-    def row_dtype(self, name: str) -> np.dtype[Any]:
-        return self._hidden.dtype if name == _HIDDEN else self._source.row_dtype(name)
-
-    def read_rows(self, name: str, start: int, out: Rows) -> None:
-        if name == _HIDDEN:
-            out[...] = self._hidden[start : start + len(out)]
-        else:
-            self._source.read_rows(name, start, out)
-
-    def not_finite(self, name: str, row: int, column: int, value: float) -> CheckpointError:
-        return self._source.not_finite(name, row, column, value)
-
-
 def _write_layer(
-    source: _WithHidden, model: Model, spec: Mapping[str, Any], number: int, folder: Path
+    source: Checkpoint, model: Model, spec: Mapping[str, Any], number: int, folder: Path
 ) -> None:
-    rows, width = source._hidden.shape
+    rows, width = source.tensors[_HIDDEN].shape
     prefix = f"layers.{number}."
     tensors: list[Tensor | ExpertStack] = [
         Tensor("embed", EMBED, (rows, width), (Piece(_HIDDEN, 0, rows),))

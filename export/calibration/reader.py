@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...chat_template import ChatTemplate, check_messages, read_template
 from ...errors import ArgumentError, ExportError, ModelFormatError
 from ...quant import CALIBRATED, DATA_FREE
 from ...text import TextCodec
+from ..checkpoint import Checkpoint
 from .passages import Passage, make_passages
 from .texts import read_texts
 
@@ -17,7 +19,11 @@ _BLOCK = 32  # tokens of a commit, for models that have no blocks
 
 
 def calibration_passages(
-    checkpoint: Path, spec: Mapping[str, Any], method: str, calib: str | Path | None, tokens: int
+    checkpoint: Checkpoint,
+    spec: Mapping[str, Any],
+    method: str,
+    calib: str | Path | None,
+    tokens: int,
 ) -> list[Passage]:
     """What ``method`` will run through the checkpoint; nothing for those that use no data.
 
@@ -32,11 +38,7 @@ def calibration_passages(
                 f"{' and '.join(CALIBRATED)} do"
             )
         return []
-    try:
-        codec = TextCodec(checkpoint / "tokenizer.json")
-        template = read_template(checkpoint, codec.special_tokens(checkpoint))
-    except ModelFormatError as problem:
-        raise ExportError(f"calibration needs the tokenizer: {problem}") from problem
+    codec, template = _tokenizer(checkpoint)
     texts = read_texts(
         None if calib is None else Path(calib), lambda messages: _render(messages, template)
     )
@@ -47,6 +49,22 @@ def calibration_passages(
         most_tokens=tokens,
         forbidden=spec.get("mask_token_id", -1),
     )
+
+
+def _tokenizer(checkpoint: Checkpoint) -> tuple[TextCodec, ChatTemplate | None]:
+    with TemporaryDirectory(prefix="clover-export-") as name:
+        folder = Path(name)
+        for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+            if (data := checkpoint.side_file(file)) is not None:
+                (folder / file).write_bytes(data)
+        try:
+            codec = TextCodec(folder / "tokenizer.json")
+            return codec, read_template(folder, codec.special_tokens(folder))
+        except ModelFormatError as problem:
+            reason = f"{problem.field}: {problem.reason}"
+            raise ExportError(
+                f"{checkpoint.path}: calibration needs its tokenizer: {reason}"
+            ) from problem
 
 
 def _render(messages: list[Any], template: ChatTemplate | None) -> str:
