@@ -34,8 +34,8 @@ class Checkpoint:
         self, path: str | Path | Opened, *, preview_tensors: str | Path | None = None
     ) -> None:
         """Reads configuration and headers, no weight. ``path``: a Hugging Face folder, a GGUF file
-        or a folder with one, or what was opened otherwise; ``preview_tensors``: a folder that holds those of a Clover checkpoint
-        which lost them.
+        or a folder with one, or what was opened otherwise; ``preview_tensors``: a folder that
+        holds those of a Clover checkpoint which lost them.
 
         Raises CheckpointError naming the file, and the tensor or field in it, that is missing,
         truncated or contradicts itself; UnsupportedModelError naming a quantisation, block type or
