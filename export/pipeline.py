@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import ArgumentError, ExportError, OutOfMemoryError
-from ..quant import Recipe, Scheme
+from ..quant import CALIBRATED, Recipe, Scheme
 from ..quant.schemes import TILE_ROWS
 from .calibration import DEFAULT_TOKENS, Calibrator, Passage, calibration_passages
 from .checkpoint import Checkpoint
@@ -116,6 +116,8 @@ def write_plan(
     """Carry out a plan made for this checkpoint; a calibrated method needs ``passages``."""
     if norm not in ("auto", *NORMS):
         raise ArgumentError(f"norm must be auto, {' or '.join(NORMS)}, not {norm!r}")
+    if coding.method in CALIBRATED and not passages and coding.calibrations is None:
+        raise ArgumentError(f"method {coding.method} needs calibration")
     target = _check_target(Path(out))
     _check_room(target, plan, resume)
     _check_memory(plan)

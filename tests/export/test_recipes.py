@@ -14,6 +14,8 @@ import pytest
 from clover_edge.errors import ArgumentError, CheckpointError
 from clover_edge.export import Checkpoint, Plan, export_checkpoint, plan_export
 from clover_edge.export.cli import main
+from clover_edge.export.coding import Coding
+from clover_edge.export.pipeline import write_plan
 from clover_edge.export.plan import PlannedTensor
 from clover_edge.export.recipe_file import find_recipe
 from clover_edge.quant import Calibration, Recipe, Rule, recipe
@@ -232,9 +234,10 @@ def test_calibration_reaches_every_matrix_and_what_lacks_it_is_counted(
             return Calibration(np.square(x).mean(axis=0))
         return Calibration(x.T @ x / 300)
 
-    report = export_checkpoint(
-        source.folder, tmp_path / "out", recipe="int4", method="gptq", calibrations=calibrations
-    )
+    coding = Coding("gptq", calibrations)
+    with Checkpoint(source.folder) as checkpoint:
+        plan = plan_export(checkpoint, "int4")
+        report = write_plan(checkpoint, plan, tmp_path / "out", coding=coding)
     assert len(set(asked)) == len(asked)
     assert {name for name, _ in asked} == set(widths)
     assert {("embed", None), ("layers.0.experts.down", 15)} < set(asked)
@@ -250,9 +253,13 @@ def test_calibration_reaches_every_matrix_and_what_lacks_it_is_counted(
 def test_method_that_lacks_calibration_or_does_not_exist_is_refused(
     tiny: Any, tmp_path: Path
 ) -> None:
-    for method, said in (("gptq", "gptq needs calibration"), ("awq", "unknown method 'awq'")):
-        with pytest.raises(ArgumentError, match=said):
-            export_checkpoint(tiny().folder, tmp_path / "out", method=method)
+    with pytest.raises(ArgumentError, match="unknown method 'awq'"):
+        export_checkpoint(tiny().folder, tmp_path / "out", method="awq")
+    with Checkpoint(tiny().folder) as checkpoint:
+        plan = plan_export(checkpoint, "int4")
+        with pytest.raises(ArgumentError, match="gptq needs calibration"):
+            write_plan(checkpoint, plan, tmp_path / "out", coding=Coding("gptq"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_methods_and_threads_change_codes_and_nothing(tiny: Any, tmp_path: Path) -> None:
