@@ -81,8 +81,9 @@ class Model:
 
         Options are GenerationConfig's fields; the checkpoint's generation config gives the
         rest. `mode` is "diffusion" unless "ar" is asked for; a model that cannot denoise blocks
-        decodes in mode "ar" and refuses the options of the other. Raises ArgumentError naming the option or prompt position that is not valid, and
-        ContextLengthError when prompt and answer do not fit the context.
+        decodes in mode "ar" and refuses the options of the other. Raises ArgumentError naming the
+        option or prompt position that is not valid, and ContextLengthError when prompt and answer
+        do not fit the context.
         """
         start = self._prepare(prompt, options)
         with self._exclusive():
