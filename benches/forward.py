@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from forward_cases import BLOCK, Bench, Llama, Ours
+from forward_cases import BLOCK, SAMPLING, Bench, Llama, Ours
 from measure import Call, Ceilings, in_turns, ratio
 from peers.codes import Missing
 from synthetic import COMMON, SHAPES
@@ -48,6 +48,16 @@ def rows(
         sides = {label: other.block(committed) for label, other in others.items() if committed}
         call = ours.block(committed, every=True)
         yield _row(name, BLOCK, call, sides, ours, committed, ceilings, options)
+    if options.sampling:
+        sides = {name: ours.denoise(8, **how) for name, how in SAMPLING.items()}
+        times = in_turns(sides, options.rounds, threads=ceilings.threads, warm=True)
+        for name in SAMPLING:
+            case, cost = f"block in 8 steps, {name}", ratio(times, name, "greedy")
+            print(
+                json.dumps({"case": case, "of_greedy": cost})
+                if options.json
+                else f"{case}: {cost:.2f} times as long as greedy"
+            )
 
 
 def _row(
@@ -117,6 +127,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--isa")
     parser.add_argument("--kv", choices=("f32", "f16", "int8"), default="f32")
     parser.add_argument("--copy", action="store_true", help="weights in huge pages, not mapped")
+    parser.add_argument("--sampling", action="store_true", help="what a choice of tokens costs")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--folder", type=Path, help="where models are made and kept")

@@ -27,6 +27,16 @@ VARIANTS = {
 }
 
 
+# How the rows of a block choose their tokens.
+SAMPLING: dict[str, dict[str, float]] = {
+    "greedy": {},
+    "repetition penalty 1.1": {"repetition_penalty": 1.1},
+    "temperature 0.7": {"temperature": 0.7},
+    "temperature 0.7, top-k 20, top-p 0.95": {"temperature": 0.7, "top_k": 20, "top_p": 0.95},
+    "temperature 0.7, top-p 0.95": {"temperature": 0.7, "top_p": 0.95},
+}
+
+
 class Ids:
     """Random ids, other ones for every call: rows of a block are independent."""
 
@@ -78,6 +88,15 @@ class Ours:
 
         def run() -> None:
             self.core.preview(state, self.ids(BLOCK), rows=None if every else [BLOCK - 1])
+
+        return run
+
+    def denoise(self, steps: int, **sampling: float) -> Call:
+        """A block from nothing in `steps` forwards and its commit; rows choose by `sampling`."""
+        never = {"threshold": 2.0, "steps": steps, "max_new_tokens": BLOCK}
+
+        def run() -> None:
+            self.core.generate(self.core.new_state(2 * BLOCK), self.ids(BLOCK), never | sampling)
 
         return run
 

@@ -190,7 +190,7 @@ def head_stats(options: argparse.Namespace, ceilings: Ceilings) -> Iterator[Row]
             x = rng.standard_normal((m, k), np.float32)
             stored = (product.stored[0], scheme.name, n, k, scheme.group, x, n)
             extra = {"codebook": np.array(scheme.codebook, np.int8)} if scheme.codebook else {}
-            run = partial(_core.kernels.head_stats, options.isa, *stored, **extra)
+            run = partial(_core.kernels.head, options.isa, *stored, **extra)
             taken = in_turns({"ours": lambda run=run: run() and None}, options.rounds)["ours"]
             case = f"{cases.label(scheme)}, n {n}, m {m}"
             yield _row("head", case, statistics.median(taken), product.work(m), ceilings)

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/head.h"
-#include "model/memory.h"
 
 namespace clover {
 namespace {
@@ -69,11 +68,6 @@ void Decoder::reserve(int64_t prompt_tokens) {
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
     state_.reserve(state_.position + prompt_tokens + blocks * width);
-    if (o_.sampling.needs_logits()) {
-        const int64_t logits = width * m_.spec.vocab_size;
-        require_memory("logits of a block", logits * int64_t(sizeof(float)));
-        logits_.resize(logits);
-    }
 }
 
 void Decoder::prefill(const std::vector<int> &prompt) {
@@ -101,20 +95,12 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
 }
 
 std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows, int64_t first, int step) {
-    std::vector<Pick> picks(rows.size());
-    if (!o_.sampling.needs_logits()) {
-        std::vector<HeadStats> stats;
-        head_stats(m_, hidden, rows, stats);
-        for (size_t i = 0; i < rows.size(); i++)
-            picks[i] = {stats[i].argmax, 1 / stats[i].sum_exp};
-        return picks;
-    }
-    head_logits(m_, hidden, rows, logits_.data());
-    m_.pool.run(int64_t(rows.size()), [&](int64_t i, int) {
-        const double u = uniform(o_.sampling.seed, first + rows[size_t(i)], step);
-        picks[size_t(i)] = pick(logits_.data() + i * m_.spec.vocab_size, m_.spec, o_.sampling, seen_, u);
-    });
-    return picks;
+    std::vector<HeadRule::Penalty> penalties;
+    HeadPass head = head_pass(m_, hidden, rows, head_rule(o_.sampling, seen_, penalties));
+    std::vector<double> u;
+    for (int row : rows)
+        u.push_back(uniform(o_.sampling.seed, first + row, step));
+    return pick(head, o_.sampling, u);
 }
 
 Decoder::Cut Decoder::cut(const std::vector<int> &tokens) {

@@ -56,7 +56,6 @@ class Decoder {
     const Tick &tick_;
     const Clock::time_point begin_ = Clock::now();
     Occurrences seen_;
-    Buffer<float> logits_; // [block, vocab_size] where sampling needs them
     DecodeResult result_;
 };
 

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 namespace clover {
 namespace {
 
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+constexpr int kFirstStripes = 8; // that a row looks at in its first round; four times as many in each further one
+
 struct Candidate {
     int id;
-    double weight; // exp((logit - best) / temperature)
+    float logit;
 };
 
-bool before(const Candidate &a, const Candidate &b) { return a.weight != b.weight ? a.weight > b.weight : a.id < b.id; }
+bool before(const Candidate &a, const Candidate &b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
 uint64_t mix(uint64_t x) { // splitmix64's finaliser
     x += 0x9e3779b97f4a7c15u;
@@ -20,58 +25,187 @@ uint64_t mix(uint64_t x) { // splitmix64's finaliser
     return x ^ (x >> 31);
 }
 
-void penalise(float *logits, const SamplingOptions &o, const Occurrences &seen) {
-    for (const auto &[id, count] : seen) {
-        double x = logits[id];
-        x = x > 0 ? x / o.repetition_penalty : x * o.repetition_penalty;
-        logits[id] = float(x - o.frequency_penalty * count - o.presence_penalty);
-    }
+// exp((logit - max) / temperature)
+double weight(const HeadPass &head, int row, float logit) {
+    return std::exp(double(logit - head.total(row).max) * head.rule().inverse_temperature);
 }
 
-int best_id(const float *logits, const Spec &s) {
-    int best = s.mask_token_id == 0 ? 1 : 0;
-    for (int id = best + 1; id < s.valid_vocab; id++)
-        if (id != s.mask_token_id && logits[id] > logits[best])
-            best = id;
-    return best;
-}
+// Where a walk along weights has used up what it was given, else the last one that has any weight.
+struct Walk {
+    double left;
+    int at = -1;
+    double weight = 0; // of `at`
 
-double total(const std::vector<Candidate> &c) {
-    double sum = 0;
-    for (const Candidate &x : c)
-        sum += x.weight;
-    return sum;
-}
-
-void keep_top_k(std::vector<Candidate> &c, int k) {
-    if (k <= 0 || size_t(k) >= c.size())
-        return;
-    std::nth_element(c.begin(), c.begin() + (k - 1), c.end(), before);
-    c.resize(size_t(k));
-    std::sort(c.begin(), c.end(), before); // an order that no library's nth_element decides
-}
-
-// The smallest set of best candidates whose share reaches p, best first. Sorts no more than it needs: the
-// set is usually a handful out of a large vocabulary.
-void keep_top_p(std::vector<Candidate> &c, double p) {
-    const double wanted = p * total(c);
-    double sum = 0;
-    size_t done = 0;
-    for (size_t next = std::min<size_t>(64, c.size());; next = std::min(next * 8, c.size())) {
-        const auto from = c.begin() + std::ptrdiff_t(done), to = c.begin() + std::ptrdiff_t(next);
-        if (next < c.size())
-            std::nth_element(from, to, c.end(), before);
-        std::sort(from, to, before);
-        for (; done < next; done++) {
-            sum += c[done].weight;
-            if (sum >= wanted) {
-                c.resize(done + 1);
-                return;
-            }
+    // False: the walk ends here.
+    bool pass(int i, double w) {
+        if (w > 0) {
+            at = i;
+            weight = w;
+            left -= w;
         }
-        if (next == c.size())
-            return;
+        return left >= 0;
     }
+};
+
+// Draws from all real tokens: first a stripe by its weight, then one of its ids.
+std::vector<Pick> draw_from_all(HeadPass &head, const std::vector<double> &u) {
+    std::vector<HeadPass::Visit> visits;
+    std::vector<Walk> walks;
+    for (int row = 0; row < head.rows(); row++) {
+        Walk stripes{u[size_t(row)] * head.total(row).sum_exp};
+        double behind = stripes.left;
+        for (int s = 0; s < head.stripes(); s++) {
+            const HeadStats &part = head.part(s, row);
+            const double w = part.argmax < 0 ? 0 : part.sum_exp * weight(head, row, part.max);
+            if (w > 0)
+                behind = stripes.left;
+            if (!stripes.pass(s, w))
+                break;
+        }
+        visits.push_back({stripes.at, row});
+        walks.push_back({behind});
+    }
+    const auto by_stripe = [](const auto &a, const auto &b) { return a.stripe < b.stripe; };
+    std::stable_sort(visits.begin(), visits.end(), by_stripe);
+    std::vector<Pick> picks(size_t(head.rows()));
+    head.visit(visits, [&](size_t visit, int first_id, const float *logits, int count) {
+        const int row = visits[visit].row;
+        Walk ids = walks[size_t(row)];
+        for (int i = 0; i < count && ids.pass(first_id + i, weight(head, row, logits[i])); i++) {
+        }
+        picks[size_t(row)] = {ids.at, float(ids.weight / head.total(row).sum_exp)};
+    });
+    return picks;
+}
+
+// The best tokens of one row, found in the stripes with the largest maxima.
+class Best {
+  public:
+    Best(const HeadPass &head, const SamplingOptions &o, int row) : head_(head), o_(o), row_(row) {
+        stripes_.resize(size_t(head.stripes()));
+        std::iota(stripes_.begin(), stripes_.end(), 0);
+        std::make_heap(stripes_.begin(), stripes_.end(), Behind{this});
+    }
+
+    bool done() const { return done_; }
+
+    // The stripes of the next round.
+    void wish(std::vector<HeadPass::Visit> &visits) {
+        for (size_t i = 0; i < batch_ && !stripes_.empty(); i++) {
+            std::pop_heap(stripes_.begin(), stripes_.end(), Behind{this});
+            visits.push_back({stripes_.back(), row_});
+            stripes_.pop_back();
+        }
+        batch_ *= 4;
+    }
+
+    void add(const std::vector<Candidate> &candidates) {
+        open_.insert(open_.end(), candidates.begin(), candidates.end());
+    }
+
+    // After a round: what no unseen token can precede is kept, best first, until it is enough.
+    void settle() {
+        const float bound = stripes_.empty() ? kLowest : max_of(stripes_.front());
+        const auto sure =
+            std::partition(open_.begin(), open_.end(), [&](const Candidate &c) { return c.logit > bound; });
+        // Enough is usually a handful: no more is put in order than it takes.
+        std::ptrdiff_t length = 64;
+        for (auto from = open_.begin(); from != sure && !enough(); length *= 8) {
+            const auto to = from + std::min(length, sure - from);
+            if (to != sure)
+                std::nth_element(from, to, sure, before);
+            std::sort(from, to, before);
+            for (; from != to && !enough(); from++)
+                keep(*from);
+        }
+        open_.erase(open_.begin(), sure);
+        done_ = enough() || stripes_.empty();
+    }
+
+    Pick draw(double u) {
+        if (o_.top_k > 0 && o_.top_p < 1)
+            cut();
+        Walk walk{u * reached_};
+        for (size_t i = 0; i < kept_.size() && walk.pass(int(i), kept_[i].weight); i++) {
+        }
+        return {kept_[size_t(walk.at)].id, float(walk.weight / reached_)};
+    }
+
+  private:
+    struct Behind { // the heap's order
+        const Best *row;
+        bool operator()(int a, int b) const { return row->max_of(a) < row->max_of(b); }
+    };
+
+    float max_of(int stripe) const { return head_.part(stripe, row_).max; }
+
+    // Top-p counts from what top-k left, where both are asked for.
+    bool enough() const {
+        return o_.top_k > 0 ? kept_.size() >= size_t(o_.top_k)
+                            : !kept_.empty() && reached_ >= o_.top_p * head_.total(row_).sum_exp;
+    }
+
+    void keep(const Candidate &c) {
+        kept_.push_back({c.id, weight(head_, row_, c.logit)});
+        reached_ += kept_.back().weight;
+    }
+
+    void cut() {
+        const double wanted = o_.top_p * reached_;
+        size_t size = 0;
+        for (reached_ = 0; size == 0 || (size < kept_.size() && reached_ < wanted); size++)
+            reached_ += kept_[size].weight;
+        kept_.resize(size);
+    }
+
+    struct Kept {
+        int id;
+        double weight;
+    };
+
+    const HeadPass &head_;
+    const SamplingOptions &o_;
+    int row_;
+    std::vector<int> stripes_; // not yet looked at: a heap, the largest maximum in front
+    size_t batch_ = kFirstStripes;
+    std::vector<Candidate> open_; // of stripes that were looked at, in no order
+    std::vector<Kept> kept_;      // best first
+    double reached_ = 0;          // their weights together
+    bool done_ = false;
+};
+
+std::vector<Pick> draw_from_best(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u) {
+    std::vector<Best> rows;
+    for (int row = 0; row < head.rows(); row++)
+        rows.emplace_back(head, o, row);
+    for (;;) {
+        std::vector<HeadPass::Visit> visits;
+        for (Best &row : rows)
+            if (!row.done())
+                row.wish(visits);
+        if (visits.empty())
+            break;
+        std::sort(visits.begin(), visits.end(), [](const auto &a, const auto &b) {
+            return a.stripe != b.stripe ? a.stripe < b.stripe : a.row < b.row;
+        });
+        std::vector<std::vector<Candidate>> found(visits.size());
+        head.visit(visits, [&](size_t visit, int first_id, const float *logits, int count) {
+            found[visit].reserve(size_t(count));
+            for (int i = 0; i < count; i++)
+                if (logits[i] > kLowest)
+                    found[visit].push_back({first_id + i, logits[i]});
+        });
+        for (size_t i = 0; i < visits.size(); i++)
+            rows[size_t(visits[i].row)].add(found[i]);
+        head.pool().run(head.rows(), [&](int64_t row, int) {
+            if (!rows[size_t(row)].done())
+                rows[size_t(row)].settle();
+        });
+    }
+    std::vector<Pick> picks;
+    for (int row = 0; row < head.rows(); row++)
+        picks.push_back(rows[size_t(row)].draw(u[size_t(row)]));
+    return picks;
 }
 
 } // namespace
@@ -81,27 +215,28 @@ double uniform(uint64_t seed, int64_t position, int step) {
     return double(bits >> 11) * 0x1p-53;
 }
 
-Pick pick(float *logits, const Spec &s, const SamplingOptions &o, const Occurrences &seen, double u) {
+HeadRule head_rule(const SamplingOptions &o, const Occurrences &seen, std::vector<HeadRule::Penalty> &penalties) {
+    HeadRule rule{};
+    if (o.temperature > 0) // bounded, so that 0 / temperature stays 0
+        rule.inverse_temperature = float(std::min(1 / o.temperature, double(std::numeric_limits<float>::max())));
+    penalties.clear();
     if (o.penalties())
-        penalise(logits, o, seen);
-    const int best = best_id(logits, s);
-    const double temperature = o.temperature > 0 ? o.temperature : 1;
-    std::vector<Candidate> c;
-    c.reserve(size_t(s.valid_vocab));
-    for (int id = 0; id < s.valid_vocab; id++)
-        if (id != s.mask_token_id)
-            c.push_back({id, std::exp((double(logits[id]) - logits[best]) / temperature)});
-    if (o.temperature <= 0)
-        return {best, float(1 / total(c))};
-    keep_top_k(c, o.top_k);
-    if (o.top_p < 1)
-        keep_top_p(c, o.top_p);
-    const double sum = total(c);
-    double left = u * sum;
-    size_t i = 0;
-    while (i + 1 < c.size() && left >= c[i].weight)
-        left -= c[i++].weight;
-    return {c[i].id, float(c[i].weight / sum)};
+        for (const auto &[id, count] : seen)
+            penalties.push_back({id, float(o.frequency_penalty * count + o.presence_penalty)});
+    std::sort(penalties.begin(), penalties.end(), [](const auto &a, const auto &b) { return a.id < b.id; });
+    rule.repetition = float(o.repetition_penalty);
+    rule.penalties = penalties.data();
+    rule.penalty_count = int(penalties.size());
+    return rule;
+}
+
+std::vector<Pick> pick(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u) {
+    if (o.temperature > 0)
+        return o.top_k > 0 || o.top_p < 1 ? draw_from_best(head, o, u) : draw_from_all(head, u);
+    std::vector<Pick> picks;
+    for (int row = 0; row < head.rows(); row++)
+        picks.push_back({head.total(row).argmax, 1 / head.total(row).sum_exp});
+    return picks;
 }
 
 } // namespace clover

@@ -1,12 +1,12 @@
-// From a row of logits to a token: penalties, temperature, top-k, top-p, and a draw that depends on nothing
-// but the seed and the place in the text.
+// From the head to tokens: penalties, temperature, top-k, top-p, and a draw that depends on nothing but the seed and
+// the place in the text. No array of logits: see head.h.
 #pragma once
 
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
-#include "model/spec.h"
+#include "model/head.h"
 
 namespace clover {
 
@@ -21,8 +21,6 @@ struct SamplingOptions {
     double repetition_penalty = 1; // divides a positive logit, multiplies a negative one
 
     bool penalties() const { return presence_penalty != 0 || frequency_penalty != 0 || repetition_penalty != 1; }
-    // False: statistics of the head are enough (head.h).
-    bool needs_logits() const { return temperature > 0 || penalties(); }
 };
 
 // How often each token occurs in the response so far.
@@ -33,11 +31,13 @@ struct Pick {
     float probability; // over real tokens; when sampling: behind temperature, top-k and top-p
 };
 
-// Uniform in [0, 1): a hash of its arguments, so that threads draw in any order.
+// Uniform in [0, 1): a hash of its arguments, so that rows may draw in any order.
 double uniform(uint64_t seed, int64_t position, int step);
 
-// Picks from logits [vocab_size], which penalties change in place; neither the mask nor padding is picked.
-// `u` in [0, 1) decides the draw when the temperature is above 0.
-Pick pick(float *logits, const Spec &, const SamplingOptions &, const Occurrences &, double u);
+// The rule by which a pass over the head serves pick(); `penalties` is what it points to.
+HeadRule head_rule(const SamplingOptions &, const Occurrences &, std::vector<HeadRule::Penalty> &penalties);
+
+// A pick for every row of the pass; u [rows] in [0, 1) decides the draws when the temperature is above 0.
+std::vector<Pick> pick(HeadPass &, const SamplingOptions &, const std::vector<double> &u);
 
 } // namespace clover

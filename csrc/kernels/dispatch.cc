@@ -26,6 +26,7 @@ const Kernels kReferenceKernels = {
     reference::attention,
     reference::sigmoid_mul,
     reference::head_stats,
+    reference::head_logits,
 };
 
 namespace {

@@ -16,7 +16,7 @@ enum class Scheme : int { f32 = 0, bf16 = 1, int8 = 2, int4 = 3, codebook4 = 4, 
 constexpr int kSchemes = 6;
 
 constexpr int kTileRows = 16;    // rows of a packed tile; quant/tiles.py states the layout
-constexpr int kHeadStripe = 192; // logits of one row that head_stats holds at a time
+constexpr int kHeadStripe = 192; // ids whose logits a pass over the head holds, and reduces, at a time
 
 // A matrix W [n, k] as stored. f32/bf16: row major. The others: tiles of 16 rows (n padded with zero
 // rows), per tile and group of `group` columns: 16 f16 scales, then the codes in 64-byte chunks.
@@ -111,12 +111,27 @@ struct AttentionHeads { // the query heads that share one key/value head, all ro
     float *scratch; // attention_scratch_floats(rows, heads, head_dim)
 };
 
-// What a pass over the head finds for one row, ids outside [0, valid) and `banned` left out.
-struct HeadStats {
-    int argmax;    // lowest id on ties; -1 when the range holds no real id (max -inf, sum 0)
-    float max;     // logit of argmax; NaN when a real id's logit is NaN or +inf: the caller must raise
-    float sum_exp; // sum over real ids of exp(logit - max): probability of argmax is 1 / sum_exp
+// What the head's logits become before anybody sees them. Real ids are those in [0, valid) but `banned`.
+struct HeadRule {
+    struct Penalty { // of a token that occurred
+        int id;
+        float subtract;
+    };
+    int valid, banned;                  // padding from `valid` on; banned: the mask, or -1
+    float inverse_temperature = 1;      // of the sums
+    float repetition = 1;               // divides a penalised token's positive logit, multiplies a negative one
+    const Penalty *penalties = nullptr; // ascending ids
+    int penalty_count = 0;              //
 };
+
+// What a pass over the head finds for one row and one stripe of ids.
+struct HeadStats {
+    int argmax;    // lowest id on ties; -1 when the stripe holds no real id (max -inf, sum 0)
+    float max;     // logit of argmax; NaN when a real id's logit is NaN or +inf: the caller must raise
+    float sum_exp; // sum over real ids of exp((logit - max) * inverse_temperature)
+};
+
+constexpr int head_stripes(int tiles) { return (tiles * kTileRows + kHeadStripe - 1) / kHeadStripe; }
 
 struct Kernels {
     const char *isa;
@@ -153,10 +168,11 @@ struct Kernels {
     void (*attention)(const AttentionHeads &); // online softmax
     // x *= sigmoid(gate)
     void (*sigmoid_mul)(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows, int n);
-    // Projection of rows by the head over tiles [tile0, tile1), reduced to statistics; no logits kept
-    // (y is not used). scratch: head_scratch_floats(rows). Ranges combine: with m the larger max,
-    // sum = sum_a exp(max_a - m) + sum_b exp(max_b - m), argmax of the larger, the lower id on ties.
-    void (*head_stats)(const MatmulCall &, int valid, int banned, float *scratch, HeadStats *out);
+    // Projection of rows by the head over tiles [tile0, tile1), reduced to statistics of its stripes; no logits kept
+    // (y is not used). out [head_stripes(tile1 - tile0), rows]; scratch: head_scratch_floats(rows).
+    void (*head_stats)(const MatmulCall &, const HeadRule &, float *scratch, HeadStats *out);
+    // The logits of one stripe, at most kHeadStripe ids from tile0: out [rows, kHeadStripe], -inf where no real id is.
+    void (*head_logits)(const MatmulCall &, const HeadRule &, float *out);
 };
 
 // Start values of `groups` groups of `group` columns from sums of 32.

@@ -1,6 +1,7 @@
 // Quantised arithmetic and row-wise operations. Mixers: reference_mixers.cc.
 #include "kernels/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -201,26 +202,42 @@ void sigmoid_mul(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows
             x[r * ldx + i] *= sigmoid(gate[r * ldg + i]);
 }
 
-void head_stats(const MatmulCall &call, int valid, int banned, float *, HeadStats *out) {
-    const Columns range = columns(call);
-    const int last = range.last < valid ? range.last : valid;
-    for (int r = 0; r < call.rows; ++r) {
-        HeadStats stats{-1, -std::numeric_limits<float>::infinity(), 0};
-        for (int i = range.first; i < last; ++i) {
-            if (i == banned)
-                continue;
-            const float logit = dot(call, i, r);
-            if (logit > stats.max) {
-                stats.sum_exp = stats.sum_exp * std::exp(stats.max - logit) + 1;
-                stats.max = logit;
-                stats.argmax = i;
-            } else {
-                stats.sum_exp += std::exp(logit - stats.max);
-            }
+void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
+    const int first = call.tile0 * kTileRows, last = columns(call).last;
+    for (int r = 0; r < call.rows; ++r)
+        for (int i = 0; i < kHeadStripe; ++i) {
+            const int id = first + i;
+            const bool real = id < last && id < rule.valid && id != rule.banned;
+            out[r * kHeadStripe + i] = real ? dot(call, id, r) : -std::numeric_limits<float>::infinity();
         }
-        if (std::isnan(stats.sum_exp) || (stats.argmax >= 0 && std::isinf(stats.max)))
-            stats.max = std::numeric_limits<float>::quiet_NaN();
-        out[r] = stats;
+    for (int p = 0; p < rule.penalty_count; ++p) {
+        const int i = rule.penalties[p].id - first;
+        for (int r = 0; r < call.rows && 0 <= i && i < kHeadStripe; ++r) {
+            float &x = out[r * kHeadStripe + i];
+            x = (x > 0 ? x / rule.repetition : x * rule.repetition) - rule.penalties[p].subtract;
+        }
+    }
+}
+
+void head_stats(const MatmulCall &call, const HeadRule &rule, float *scratch, HeadStats *out) {
+    MatmulCall stripe = call;
+    for (; stripe.tile0 < call.tile1; stripe.tile0 += kHeadStripe / kTileRows, out += call.rows) {
+        head_logits(stripe, rule, scratch);
+        for (int r = 0; r < call.rows; ++r) {
+            const float *logits = scratch + r * kHeadStripe;
+            HeadStats stats{-1, -std::numeric_limits<float>::infinity(), 0};
+            for (int i = 0; i < kHeadStripe; ++i)
+                if (logits[i] > stats.max) {
+                    stats.max = logits[i];
+                    stats.argmax = stripe.tile0 * kTileRows + i;
+                }
+            for (int i = 0; i < kHeadStripe && stats.argmax >= 0; ++i)
+                stats.sum_exp += std::exp((logits[i] - stats.max) * rule.inverse_temperature);
+            const bool nan = std::any_of(logits, logits + kHeadStripe, [](float x) { return std::isnan(x); });
+            if (nan || std::isnan(stats.sum_exp) || (stats.argmax >= 0 && std::isinf(stats.max)))
+                stats.max = stats.sum_exp = std::numeric_limits<float>::quiet_NaN();
+            out[r] = stats;
+        }
     }
 }
 

@@ -24,6 +24,7 @@ void gated_norm(float *o, int64_t ldo, const float *z, int64_t ldz, const float 
                 int dv);
 void attention(const AttentionHeads &);
 void sigmoid_mul(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows, int n);
-void head_stats(const MatmulCall &, int valid, int banned, float *scratch, HeadStats *out);
+void head_stats(const MatmulCall &, const HeadRule &, float *scratch, HeadStats *out);
+void head_logits(const MatmulCall &, const HeadRule &, float *out);
 
 } // namespace clover::reference

@@ -42,52 +42,65 @@ void project(const MatmulCall &call, const Output &out) {
 
 void matmul(const MatmulCall &call) { project(call, {call.y, call.ldy, 0}); }
 
-// Adds the logits of ids id, id + 1, ... (`vectors` full vectors, -inf where there is no real id) to a
-// row's statistics. A NaN is no maximum, but reaches the sum.
-inline void add_logits(const float *logits, int vectors, int id, HeadStats &stats) {
-    Vec::F maxima = Vec::load(logits);
-    for (int v = 0; v < vectors; ++v)
-        maxima = Vec::max(Vec::load(logits + v * Vec::width), maxima);
-    const float max = Vec::max_of(maxima);
-    if (max > stats.max) {
-        int at = 0;
-        while (at < vectors * Vec::width - 1 && logits[at] != max)
-            ++at;
-        stats.sum_exp *= exp(stats.max - max);
-        stats.max = max;
-        stats.argmax = id + at;
+// Penalties of ids [first, first + n).
+inline void penalise(const HeadRule &rule, int first, int n, int rows, float *logits) {
+    int p = 0;
+    for (int past = rule.penalty_count; p < past;) {
+        const int middle = p + (past - p) / 2;
+        (rule.penalties[middle].id < first ? p : past) = middle + (rule.penalties[middle].id < first);
     }
-    Vec::F sum = Vec::zero();
-    for (int v = 0; v < vectors; ++v)
-        sum = sum + exp(Vec::load(logits + v * Vec::width) - Vec::set(stats.max));
-    stats.sum_exp += sum_of(sum);
+    for (; p < rule.penalty_count && rule.penalties[p].id < first + n; ++p)
+        for (int r = 0; r < rows; ++r) {
+            float &x = logits[r * kHeadStripe + rule.penalties[p].id - first];
+            x = (x > 0 ? x / rule.repetition : x * rule.repetition) - rule.penalties[p].subtract;
+        }
 }
 
-void head_stats(const MatmulCall &call, int valid, int banned, float *scratch, HeadStats *out) {
-    constexpr float infinity = __builtin_inff();
-    for (int r = 0; r < call.rows; ++r)
-        out[r] = {-1, -infinity, 0.0f};
-    const Columns all = columns(call);
-    const int last = smaller(all.last, valid);
-    for (int first = all.first; first < last; first += kHeadStripe) {
+void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
+    const Columns range = columns(call);
+    const int last = smaller(smaller(range.last, rule.valid), range.first + kHeadStripe);
+    const int n = last > range.first ? last - range.first : 0;
+    if (n > 0) {
         MatmulCall stripe = call;
-        const int n = smaller(kHeadStripe, last - first), vectors = (n + Vec::width - 1) / Vec::width;
-        const bool has_banned = first <= banned && banned < first + n;
-        if (n == 1 && has_banned)
-            continue;
-        stripe.tile0 = first / kTileRows;
-        stripe.tile1 = (first + n + kTileRows - 1) / kTileRows;
-        project(stripe, {scratch, kHeadStripe, first});
-        for (int r = 0; r < call.rows; ++r) {
-            float *logits = scratch + int64_t(r) * kHeadStripe;
-            for (int i = n; i < vectors * Vec::width; ++i)
-                logits[i] = -infinity;
-            if (has_banned)
-                logits[banned - first] = -infinity;
-            add_logits(logits, vectors, first, out[r]);
-        }
+        stripe.tile1 = (last + kTileRows - 1) / kTileRows;
+        project(stripe, {out, kHeadStripe, range.first});
+        penalise(rule, range.first, n, call.rows, out);
     }
-    for (int r = 0; r < call.rows; ++r)
-        if (out[r].sum_exp != out[r].sum_exp) // from a NaN or an infinite logit
-            out[r].max = out[r].sum_exp;
+    const int banned = rule.banned - range.first;
+    for (int r = 0; r < call.rows; ++r) {
+        float *logits = out + r * kHeadStripe;
+        for (int i = n; i < kHeadStripe; ++i)
+            logits[i] = -__builtin_inff();
+        if (0 <= banned && banned < n)
+            logits[banned] = -__builtin_inff();
+    }
+}
+
+// Of kHeadStripe logits from id `first` on. A NaN is no maximum, but reaches the sum, and so does infinity.
+inline HeadStats stats_of(const float *logits, int first, float inverse_temperature) {
+    constexpr float lowest = -__builtin_inff();
+    Vec::F maxima = Vec::set(lowest);
+    for (int i = 0; i < kHeadStripe; i += Vec::width)
+        maxima = Vec::max(Vec::load(logits + i), maxima);
+    HeadStats stats = {-1, Vec::max_of(maxima), 0.0f};
+    for (int i = 0; stats.argmax < 0 && stats.max > lowest; ++i)
+        if (logits[i] == stats.max)
+            stats.argmax = first + i;
+    const Vec::F shift = Vec::set(stats.max > lowest ? stats.max : 0.0f), factor = Vec::set(inverse_temperature);
+    Vec::F sum = Vec::zero();
+    for (int i = 0; i < kHeadStripe; i += Vec::width)
+        sum = sum + exp((Vec::load(logits + i) - shift) * factor);
+    stats.sum_exp = sum_of(sum);
+    if (stats.sum_exp != stats.sum_exp)
+        stats.max = stats.sum_exp;
+    return stats;
+}
+
+void head_stats(const MatmulCall &call, const HeadRule &rule, float *scratch, HeadStats *out) {
+    MatmulCall stripe = call;
+    for (; stripe.tile0 < call.tile1; stripe.tile0 += kHeadStripe / kTileRows, out += call.rows) {
+        head_logits(stripe, rule, scratch);
+        for (int r = 0; r < call.rows; ++r)
+            out[r] = stats_of(scratch + r * kHeadStripe, stripe.tile0 * kTileRows, rule.inverse_temperature);
+    }
 }

@@ -23,5 +23,6 @@ constexpr Kernels vector_table(const char *isa, const Mixers &m) {
             gated_norm,
             m.attention,
             sigmoid_mul,
-            head_stats};
+            head_stats,
+            head_logits};
 }

@@ -16,9 +16,9 @@ void rotate(float *x, int heads, int head_dim, const float *cosine, const float 
         }
 }
 
-// x += bias, null: none
+// x += bias
 void add_bias(float *x, const float *bias, int64_t n) {
-    for (int64_t i = 0; bias && i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         x[i] += bias[i];
 }
 
@@ -46,7 +46,8 @@ void place_heads(Pass &p, int layer) {
         const float *v = q + width - kv;
         const float *cosine = m.scratch.rope.data() + r * 2 * half, *sine = cosine + half;
         float *k = m.scratch.kv_row.data() + r * kv;
-        add_bias(q, w.in_bias, width);
+        if (w.in_bias)
+            add_bias(q, w.in_bias, width);
         norm_heads(m, q, s.num_heads, w.q_norm, q);
         norm_heads(m, v - kv, s.num_kv_heads, w.k_norm, k);
         rotate(q, s.num_heads, hd, cosine, sine, half);
@@ -119,6 +120,8 @@ void attention_layer(Pass &p, int layer) {
     attend(p, layer);
     gate_heads(p, form_of(w.out));
     p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
+    if (w.out_bias)
+        p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(s.y.data() + r * w.out.n, w.out_bias, w.out.n); });
 }
 
 } // namespace clover

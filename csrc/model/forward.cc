@@ -36,12 +36,12 @@ void rotary_angles(Pass &p) {
     }
 }
 
-// h += y + bias (null: none); false when a value is not finite
-bool add_row(float *h, const float *y, const float *bias, int64_t n) {
+// h += y; false when a value is not finite
+bool add_row(float *h, const float *y, int64_t n) {
     constexpr uint32_t exponent = 0x7f800000; // all ones in infinities and NaN
     uint32_t bad = 0;
     for (int64_t i = 0; i < n; i++) {
-        h[i] += bias ? y[i] + bias[i] : y[i];
+        h[i] += y[i];
         uint32_t bits;
         std::memcpy(&bits, h + i, sizeof bits);
         bad |= (bits & exponent) == exponent;
@@ -49,14 +49,11 @@ bool add_row(float *h, const float *y, const float *bias, int64_t n) {
     return bad == 0;
 }
 
-// What belongs to y beside the product when `half` halves are done, mixers being the even ones; null: nothing.
-const float *bias_of(const Pass &p, int half) { return half % 2 ? p.layer(half / 2).attn.out_bias : nullptr; }
-
-// h += y of the half before.
+// h += y of the half before, `half` halves being done.
 void add_half(Pass &p, int64_t row, int half) {
     const int64_t width = p.model.spec.hidden_size;
     Scratch &s = p.model.scratch;
-    if (add_row(s.h.data() + row * width, s.y.data() + row * width, bias_of(p, half), width))
+    if (add_row(s.h.data() + row * width, s.y.data() + row * width, width))
         return;
     int none = -1;
     p.bad_half.compare_exchange_strong(none, half); // halves run one after the other: the first one stays
@@ -72,6 +69,11 @@ void next_input(Pass &p, int half, const float *norm, Forms forms) {
                           m.scratch.x.row(r), width);
         m.scratch.x.quantize(m.kernels, forms, r);
     });
+}
+
+void observe(const Pass &p, int layer, Half half) {
+    if (p.model.observer)
+        p.model.observer(layer, half, p.rows);
 }
 
 void finish(Pass &p) {
@@ -115,8 +117,10 @@ void forward(Pass &p) {
         const LayerWeights &w = p.layer(i);
         next_input(p, 2 * i, w.norm1, mixer_forms(w));
         mixer(p, i);
+        observe(p, i, Half::mixer);
         next_input(p, 2 * i + 1, w.norm2, feed_forward_forms(w));
         feed_forward(p, i);
+        observe(p, i, Half::feed_forward);
     }
     finish(p);
     p.model.counters.rows += p.rows;

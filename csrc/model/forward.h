@@ -37,7 +37,7 @@ void forward(Pass &);
 // The two halves of a layer. Each, and each of their kinds, reads scratch.x [n, H] and writes scratch.y [n, H].
 void mixer(Pass &, int layer);
 void feed_forward(Pass &, int layer);
-void attention_layer(Pass &, int layer); // all but the output's bias
+void attention_layer(Pass &, int layer);
 void delta_layer(Pass &, int layer);
 void sparse_experts(Pass &, int layer);
 void dense_feed_forward(Pass &, int layer);

@@ -20,15 +20,6 @@ Product normalise(Model &m, const float *hidden, const std::vector<int> &rows) {
     return {head, m.scratch.x.activations(head, 0, count), nullptr, count, nullptr, 0};
 }
 
-// Statistics of two disjoint ranges of ids, `b` behind `a`.
-HeadStats join(const HeadStats &a, const HeadStats &b) {
-    if (a.argmax < 0 || b.argmax < 0)
-        return a.argmax < 0 ? b : a;
-    const HeadStats &best = b.max > a.max ? b : a;
-    const float sum = a.sum_exp * std::exp(a.max - best.max) + b.sum_exp * std::exp(b.max - best.max);
-    return {best.argmax, best.max, sum};
-}
-
 [[noreturn]] void not_finite() { throw Error("head: a logit is not finite"); }
 
 } // namespace
@@ -45,23 +36,68 @@ void head_logits(Model &m, const float *hidden, const std::vector<int> &rows, fl
     });
 }
 
-void head_stats(Model &m, const float *hidden, const std::vector<int> &rows, std::vector<HeadStats> &out) {
-    const Product product = normalise(m, hidden, rows);
-    const int tiles = tiles_of(m.spec.valid_vocab), ranges = (tiles + kHeadRangeTiles - 1) / kHeadRangeTiles;
-    const size_t count = rows.size();
-    HeadStats *parts = m.scratch.head_parts.data();
-    m.pool.run(ranges, [&](int64_t i, int worker) {
+HeadPass::HeadPass(const Kernels &kernels, ThreadPool &pool, const Product &product, const HeadRule &rule,
+                   HeadStats *parts, float *work)
+    : kernels_(kernels), pool_(pool), product_(product), rule_(rule), parts_(parts), work_(work) {
+    const int tiles = tiles_of(rule.valid), ranges = (tiles + kHeadRangeTiles - 1) / kHeadRangeTiles;
+    stripes_ = head_stripes(tiles);
+    pool_.run(ranges, [&](int64_t i, int worker) {
         const int tile0 = int(i) * kHeadRangeTiles, tile1 = std::min(tile0 + kHeadRangeTiles, tiles);
-        m.kernels.head_stats(call_of(product, tile0, tile1), m.spec.valid_vocab, m.spec.mask_token_id,
-                             m.scratch.head_work.data() + worker * m.scratch.head_share, parts + i * int64_t(count));
+        kernels_.head_stats(call_of(product_, tile0, tile1), rule_, work_ + worker * head_scratch_floats(rows()),
+                            parts + int64_t(head_stripes(tile0)) * rows());
     });
-    out.assign(parts, parts + count);
-    for (size_t i = 0; i < count; i++) {
-        for (size_t range = 1; range < size_t(ranges); range++)
-            out[i] = join(out[i], parts[range * count + i]);
-        if (!std::isfinite(out[i].max) || !std::isfinite(out[i].sum_exp))
+    totals_.assign(parts_, parts_ + rows());
+    for (int row = 0; row < rows(); row++) {
+        HeadStats &total = totals_[size_t(row)];
+        for (int stripe = 1; stripe < stripes_; stripe++)
+            total = join(total, part(stripe, row));
+        if (!std::isfinite(total.max) || !std::isfinite(total.sum_exp))
             not_finite();
     }
+}
+
+// Of two disjoint sets of ids, `b` behind `a`.
+HeadStats HeadPass::join(const HeadStats &a, const HeadStats &b) const {
+    if (std::isnan(a.max) || std::isnan(b.max))
+        return std::isnan(a.max) ? a : b;
+    if (a.argmax < 0 || b.argmax < 0)
+        return a.argmax < 0 ? b : a;
+    const HeadStats &best = b.max > a.max ? b : a;
+    const auto moved = [&](const HeadStats &s) {
+        return s.sum_exp * std::exp((s.max - best.max) * rule_.inverse_temperature);
+    };
+    return {best.argmax, best.max, moved(a) + moved(b)};
+}
+
+void HeadPass::visit(const std::vector<Visit> &visits, const Look &look) {
+    std::vector<size_t> first; // visit of each stripe that is looked at
+    for (size_t i = 0; i < visits.size(); i++)
+        if (i == 0 || visits[i].stripe != visits[i - 1].stripe)
+            first.push_back(i);
+    const int tiles = tiles_of(rule_.valid);
+    pool_.run(int64_t(first.size()), [&](int64_t i, int worker) {
+        const size_t begin = first[size_t(i)],
+                     end = size_t(i) + 1 < first.size() ? first[size_t(i) + 1] : visits.size();
+        std::vector<int> index;
+        for (size_t v = begin; v < end; v++)
+            index.push_back(visits[v].row);
+        const int tile0 = visits[begin].stripe * (kHeadStripe / kTileRows);
+        MatmulCall call = call_of(product_, tile0, std::min(tile0 + kHeadStripe / kTileRows, tiles));
+        call.index = index.data();
+        call.rows = int(index.size());
+        float *logits = work_ + worker * head_scratch_floats(rows());
+        kernels_.head_logits(call, rule_, logits);
+        const int id = tile0 * kTileRows, count = std::min(kHeadStripe, rule_.valid - id);
+        for (size_t v = begin; v < end; v++)
+            look(v, id, logits + int64_t(v - begin) * kHeadStripe, count);
+    });
+}
+
+HeadPass head_pass(Model &m, const float *hidden, const std::vector<int> &rows, HeadRule rule) {
+    rule.valid = m.spec.valid_vocab;
+    rule.banned = m.spec.mask_token_id;
+    const Product product = normalise(m, hidden, rows);
+    return HeadPass(m.kernels, m.pool, product, rule, m.scratch.head_parts.data(), m.scratch.head_work.data());
 }
 
 } // namespace clover

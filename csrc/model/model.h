@@ -44,6 +44,10 @@ struct PreviewOptions {
 // Called between passes; throws to stop.
 using Tick = std::function<void()>;
 
+// Called behind each half of each layer, with scratch as the half left it, `rows` rows.
+enum class Half { mixer, feed_forward };
+using Observer = std::function<void(int layer, Half, int rows)>;
+
 class Model {
   public:
     // Throws FormatError, UnsupportedError (model or processor), and MemoryError where the dense weights cannot
@@ -82,6 +86,7 @@ class Model {
     ThreadPool pool;
     Scratch scratch;
     Counters counters;
+    Observer observer; // may be empty; for calibration and comparisons
     const bool delta_closed;
     const KvFormat kv_format;
     const bool read_ahead;

@@ -28,7 +28,7 @@ Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(
 }
 
 template <class Self, class OnBuffer, class OnInput>
-void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnInput &&input) {
+void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input) {
     const Spec &s = self.spec_;
     const bool attention = s.has(LayerKind::attention), deltanet = s.has(LayerKind::deltanet);
     const int64_t attn_in = attention ? s.attn_in_rows() : 0, q_width = attention ? s.q_width() : 0;
@@ -44,7 +44,7 @@ void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnI
     buffer(self.g, n * heads);
     buffer(self.beta, n * heads);
     buffer(self.conv, n * (deltanet ? s.conv_channels() : 0));
-    buffer(self.mixer_work, self.threads_ * shares.mixer);
+    buffer(self.mixer_work, self.threads_ * mixer_floats);
     buffer(self.kv_row, n * (attention ? s.kv_width() : 0));
     buffer(self.router, n * s.num_experts);
     buffer(self.top_id, pairs);
@@ -60,26 +60,24 @@ void Scratch::visit(Self &self, int64_t n, Shares shares, OnBuffer &&buffer, OnI
     const int64_t inner = std::max(s.shared_intermediate, s.dense_intermediate);
     buffer(self.gate_up, n * 2 * inner);
     input(self.inner, n, inner, self.inner_forms_);
-    const int64_t ranges = (tiles_of(s.vocab_size) + kHeadRangeTiles - 1) / kHeadRangeTiles;
-    buffer(self.head_parts, ranges * n);
-    buffer(self.head_work, self.threads_ * shares.head);
+    buffer(self.head_parts, head_stripes(tiles_of(s.vocab_size)) * n);
+    buffer(self.head_work, self.threads_ * head_scratch_floats(int(n)));
 }
 
-Scratch::Shares Scratch::shares(int rows) const {
-    const auto lines = [](int64_t floats) { return (floats + 15) / 16 * 16; }; // shares start on a cache line
+int64_t Scratch::mixer_floats(int rows) const {
     int64_t mixer = 0;
     if (spec_.has(LayerKind::deltanet))
         mixer = delta_scratch_floats(rows, spec_.delta_k_dim, spec_.delta_v_dim);
     if (spec_.has(LayerKind::attention))
         mixer = std::max(mixer, attention_scratch_floats(std::min(rows, kAttentionRows),
                                                          spec_.num_heads / spec_.num_kv_heads, spec_.head_dim));
-    return {lines(mixer), lines(head_scratch_floats(rows))};
+    return (mixer + 15) / 16 * 16; // shares start on a cache line
 }
 
 int64_t Scratch::bytes(int rows) const {
     int64_t sum = 0;
     visit(
-        *this, rows, shares(rows), [&](const auto &b, int64_t n) { sum += n * int64_t(sizeof(*b.data())); },
+        *this, rows, mixer_floats(rows), [&](const auto &b, int64_t n) { sum += n * int64_t(sizeof(*b.data())); },
         [&](const Input &, int64_t n, int64_t k, Forms forms) { sum += Input::bytes(n, k, forms); });
     return sum;
 }
@@ -89,12 +87,10 @@ void Scratch::reserve(int rows) {
         return;
     require_memory("working memory of a pass over " + std::to_string(rows) + " rows", bytes(rows));
     rows_ = 0; // an allocation that fails half way leaves nothing usable
-    const Shares s = shares(rows);
+    mixer_share = mixer_floats(rows);
     visit(
-        *this, rows, s, [](auto &b, int64_t n) { b.resize(n); },
+        *this, rows, mixer_share, [](auto &b, int64_t n) { b.resize(n); },
         [](Input &in, int64_t n, int64_t k, Forms forms) { in.reserve(n, k, forms); });
-    mixer_share = s.mixer;
-    head_share = s.head;
     rows_ = rows;
 }
 

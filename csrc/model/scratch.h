@@ -55,18 +55,14 @@ class Scratch {
     Buffer<float> gate_up;                 // [n, 2 Is] or [n, 2 Id]
     Input inner;                           // [n, Is] or [n, Id] silu(gate) * up
 
-    Buffer<HeadStats> head_parts; // [ranges of the head, n]
-    Buffer<float> head_work;      // one share per thread
-    int64_t head_share = 0;       // floats in a share
+    Buffer<HeadStats> head_parts; // [head_stripes, n]
+    Buffer<float> head_work;      // [threads, head_scratch_floats(n)]
 
   private:
-    struct Shares {
-        int64_t mixer, head;
-    };
-    Shares shares(int rows) const;
+    int64_t mixer_floats(int rows) const; // what mixer_share becomes
     // Calls buffer(b, length) or input(in, rows, width, forms) for everything that grows with the rows.
     template <class Self, class OnBuffer, class OnInput>
-    static void visit(Self &self, int64_t rows, Shares shares, OnBuffer &&buffer, OnInput &&input);
+    static void visit(Self &self, int64_t rows, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input);
 
     Spec spec_;
     Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, inner_forms_ = 0;
@@ -77,8 +73,7 @@ class Scratch {
 // Rows of a pass that one piece of work takes through attention: what they accumulate stays in the second cache.
 constexpr int kAttentionRows = 16;
 
-// Tiles of the head that are reduced as one range: fixed, so that the order in which ranges combine, and
-// with it every bit of a probability, is the same for any number of threads.
-constexpr int kHeadRangeTiles = 64;
+// Tiles of the head that one piece of work takes: five stripes.
+constexpr int kHeadRangeTiles = 5 * kHeadStripe / kTileRows;
 
 } // namespace clover

@@ -118,26 +118,42 @@ py::array_t<float> matmul(const Isa &isa, py::array data, const std::string &sch
     return y;
 }
 
-py::tuple head_stats(const Isa &isa, py::array data, const std::string &scheme, int n, int k, int group, Floats x,
-                     int valid, int banned, const std::optional<Ints> &index, const Range &tiles,
-                     const Codebook &codebook) {
+using Penalties = std::vector<std::pair<int, float>>;
+
+// (argmax, max, sum_exp), each [stripes, rows], and the logits [rows, stripes * kHeadStripe] or None
+py::tuple head(const Isa &isa, py::array data, const std::string &scheme, int n, int k, int group, Floats x, int valid,
+               int banned, float inverse_temperature, float repetition, const Penalties &penalties,
+               const std::optional<Ints> &index, const Range &tiles, const Codebook &codebook, bool with_logits) {
     const Kernels &kernel = table(isa);
     const Stored stored(std::move(data), scheme, n, k, group, codebook);
     const Rows rows("x", std::move(x));
     require(0 <= valid && valid <= n, "valid: out of range");
+    std::vector<HeadRule::Penalty> list;
+    for (const auto &[id, subtract] : penalties)
+        list.push_back({id, subtract});
+    const HeadRule rule{valid, banned, inverse_temperature, repetition, list.data(), int(list.size())};
     const Prepared prepared(kernel, stored.w, rows);
-    const MatmulCall call = make_call(stored, prepared, index, tiles);
+    MatmulCall call = make_call(stored, prepared, index, tiles);
+    const int stripes = head_stripes(call.tile1 - call.tile0);
     std::vector<float> scratch(static_cast<size_t>(head_scratch_floats(call.rows)));
-    std::vector<HeadStats> stats(static_cast<size_t>(call.rows));
-    kernel.head_stats(call, valid, banned, scratch.data(), stats.data());
-    py::array_t<int> argmax(call.rows);
-    py::array_t<float> max(call.rows), sum(call.rows);
-    for (int r = 0; r < call.rows; ++r) {
-        argmax.mutable_data()[r] = stats[r].argmax;
-        max.mutable_data()[r] = stats[r].max;
-        sum.mutable_data()[r] = stats[r].sum_exp;
+    std::vector<HeadStats> stats(static_cast<size_t>(stripes * call.rows));
+    kernel.head_stats(call, rule, scratch.data(), stats.data());
+    py::array_t<int> argmax({stripes, call.rows});
+    py::array_t<float> max({stripes, call.rows}), sum({stripes, call.rows});
+    for (size_t i = 0; i < stats.size(); ++i) {
+        argmax.mutable_data()[i] = stats[i].argmax;
+        max.mutable_data()[i] = stats[i].max;
+        sum.mutable_data()[i] = stats[i].sum_exp;
     }
-    return py::make_tuple(argmax, max, sum);
+    if (!with_logits)
+        return py::make_tuple(argmax, max, sum, py::none());
+    py::array_t<float> logits = make(call.rows, stripes * kHeadStripe);
+    for (int s = 0; s < stripes; ++s, call.tile0 += kHeadStripe / kTileRows) {
+        kernel.head_logits(call, rule, scratch.data());
+        for (int r = 0; r < call.rows; ++r)
+            std::copy_n(scratch.data() + r * kHeadStripe, kHeadStripe, logits.mutable_data(r, s * kHeadStripe));
+    }
+    return py::make_tuple(argmax, max, sum, logits);
 }
 
 py::tuple quantize(const Isa &isa, Floats x) {
@@ -169,9 +185,12 @@ void register_products(py::module_ &m) {
         "tiles"_a = py::none(), "codebook"_a = py::none(),
         "x [rows, k] times the stored matrix [n, k] transposed: float32 [rows or len(index), n]. Packed weights take\n"
         "x through int8 codes. Columns outside `tiles` (first, last) are zero. ValueError on a wrong size.");
-    m.def("head_stats", &head_stats, "isa"_a, "data"_a, "scheme"_a, "n"_a, "k"_a, "group"_a, "x"_a, "valid"_a,
-          "banned"_a = -1, "index"_a = py::none(), "tiles"_a = py::none(), "codebook"_a = py::none(),
-          "(argmax, max, sum of exp(logit - max)) of the products, per row, over ids below `valid` except `banned`.");
+    m.def(
+        "head", &head, "isa"_a, "data"_a, "scheme"_a, "n"_a, "k"_a, "group"_a, "x"_a, "valid"_a, "banned"_a = -1,
+        "inverse_temperature"_a = 1.0f, "repetition"_a = 1.0f, "penalties"_a = Penalties{}, "index"_a = py::none(),
+        "tiles"_a = py::none(), "codebook"_a = py::none(), "with_logits"_a = false,
+        "(argmax, max, sum of exp((logit - max) * inverse_temperature)), each [stripes, rows], over ids below\n"
+        "`valid` except `banned`, and the logits [rows, stripes * 192] or None; penalties: (id, subtract), ascending.");
     m.def("quantize", &quantize, "isa"_a, "x"_a,
           "(codes int8 [rows, k], scale [rows, k/block], sums of 32 codes [rows, k/32]) of x; block is the largest of\n"
           "128, 64 and 32 that divides k.");

@@ -17,14 +17,23 @@ std::vector<bool> accept(const std::vector<float> &probability, double threshold
     return std::vector<bool>(accepted.begin(), accepted.end());
 }
 
+// The logits become a head whose rows have one column, and the activations are 1.
 std::pair<int, float> pick_token(const Floats &logits, int valid_vocab, int mask_token_id, const py::dict &options,
                                  const Occurrences &seen, double u) {
-    Spec spec;
-    spec.vocab_size = int(logits.size());
-    spec.valid_vocab = valid_vocab;
-    spec.mask_token_id = mask_token_id;
-    std::vector<float> row(logits.data(), logits.data() + logits.size());
-    const Pick p = pick(row.data(), spec, options_from(options).sampling, seen, u);
+    const SamplingOptions sampling = options_from(options).sampling;
+    std::vector<HeadRule::Penalty> penalties;
+    HeadRule rule = head_rule(sampling, seen, penalties);
+    rule.valid = valid_vocab;
+    rule.banned = mask_token_id;
+    const int n = int(logits.size());
+    const float one = 1;
+    const Activations row{&one, 1, nullptr, 0, nullptr, nullptr, 1, 1, 1};
+    const Product product{{logits.data(), Scheme::f32, n, 1, 0}, row, nullptr, 1, nullptr, 0};
+    ThreadPool pool(1);
+    std::vector<HeadStats> parts(size_t(head_stripes(tiles_of(n))));
+    std::vector<float> work(size_t(head_scratch_floats(1)));
+    HeadPass head(kernels(), pool, product, rule, parts.data(), work.data());
+    const Pick p = pick(head, sampling, {u})[0];
     return {p.id, p.probability};
 }
 

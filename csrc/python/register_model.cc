@@ -2,13 +2,11 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <atomic>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "model/head.h"
 #include "python/bindings.h"
+#include "python/engine.h"
 
 namespace py = pybind11;
 
@@ -16,44 +14,6 @@ namespace clover {
 namespace {
 
 using Floats = py::array_t<float>;
-
-// A model and the lock that lets one call at a time use it. States keep it alive.
-struct Engine {
-    Engine(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
-           const ModelOptions &options)
-        : model(spec, files, table, options) {}
-
-    Model model;
-    std::mutex mutex;
-    std::atomic<std::thread::id> user{};
-};
-
-struct Sequence {
-    std::shared_ptr<Engine> engine;
-    State state;
-};
-
-// The right to use the engine, and no interpreter lock while it lasts.
-class Lease {
-  public:
-    explicit Lease(Engine &engine) : engine_(check(engine)), lock_(engine.mutex) {
-        engine_.user = std::this_thread::get_id();
-    }
-    ~Lease() { engine_.user = std::thread::id(); }
-    Lease(const Lease &) = delete;
-    Lease &operator=(const Lease &) = delete;
-
-  private:
-    static Engine &check(Engine &engine) {
-        if (engine.user.load() == std::this_thread::get_id())
-            throw ArgumentError("the model is in use by the call that runs this callback");
-        return engine;
-    }
-
-    Engine &engine_;
-    py::gil_scoped_release released_; // before the lock: its holder may be waiting for the interpreter
-    std::unique_lock<std::mutex> lock_;
-};
 
 void check_signals() {
     const py::gil_scoped_acquire held;
@@ -304,7 +264,9 @@ void register_state(py::module_ &m) {
 
 void register_model(py::module_ &m) {
     register_state(m);
-    py::class_<Engine, std::shared_ptr<Engine>>(m, "Model", kModelDoc)
+    py::class_<Engine, std::shared_ptr<Engine>> model(m, "Model", kModelDoc);
+    register_observer(model);
+    model
         .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
              py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential",
              py::arg("mmap") = true, py::arg("kv") = "f32", py::arg("read_ahead") = py::none())

@@ -84,19 +84,56 @@ def test_shares_of_a_draw(options: dict[str, Any]) -> None:
         assert probability == pytest.approx(want[token], rel=1e-5)
 
 
-def test_a_large_vocabulary_is_cut_exactly() -> None:
-    """Longer than what top-p looks at first."""
-    logits = np.random.default_rng(1).normal(0, 0.1, 5000).astype(np.float32)
-    p = np.sort(softmax(logits))[::-1]
-    kept = int(np.searchsorted(np.cumsum(p), 0.5)) + 1
-    options = {"temperature": 1.0, "top_p": 0.5}
+def wide_logits(spread: float, size: int = 5000) -> np.ndarray:
+    """More ids than a row looks at in its first rounds."""
+    return np.random.default_rng(1).normal(0, spread, size).astype(np.float32)
+
+
+def pick_wide(logits: np.ndarray, u: float, **options: Any) -> tuple[int, float]:
     token, probability = decoding.pick(
-        np.append(logits, 9), valid_vocab=5000, mask_token_id=5000, options=options, seen={},
-        u=1 - 1e-9,
+        np.append(logits, 99).astype(np.float32),
+        valid_vocab=len(logits), mask_token_id=len(logits), options=options, seen={}, u=u,
     )  # fmt: skip
-    assert 500 < kept < 4000
-    assert token == np.argsort(-logits)[kept - 1]
-    assert probability == pytest.approx(p[kept - 1] / p[:kept].sum(), rel=1e-4)
+    return token, probability
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from([0.0, 0.1, 1.0, 4.0, 30.0]),
+    st.sampled_from([0.3, 1.0, 3.0]),
+    st.sampled_from([0, 1, 7, 64, 700, 9000]),
+    st.sampled_from([0.0, 0.2037, 0.9011, 0.99917, 1.0]),  # no multiple of 1 / size
+    st.floats(0, 1, exclude_max=True),
+)
+def test_any_cut_of_a_large_vocabulary(
+    spread: float, temperature: float, top_k: int, top_p: float, u: float
+) -> None:
+    """Against a plain sort of all logits: the same set, and an order that ``u`` walks."""
+    logits = wide_logits(spread)
+    p = softmax(logits / temperature)
+    cut = bool(top_k) or top_p < 1
+    order = np.argsort(-logits, kind="stable") if cut else np.arange(len(logits))
+    order = order[: top_k or None]
+    kept = p[order] / p[order].sum()
+    if top_p < 1:
+        size = int(np.searchsorted(np.cumsum(kept), top_p)) + 1
+        order, kept = order[:size], kept[:size] / kept[:size].sum()
+    token, probability = pick_wide(logits, u, temperature=temperature, top_k=top_k, top_p=top_p)
+    place = np.flatnonzero(order == token)
+    assert len(place) == 1 or abs(p[token] / p[order[-1]] - 1) < 1e-4  # the border of the set
+    if len(place):
+        behind = np.cumsum(kept)[place[0]]
+        assert behind - kept[place[0]] - 1e-4 <= u <= behind + 1e-4
+        assert probability == pytest.approx(kept[place[0]], rel=2e-3)
+
+
+def test_the_tail_of_a_draw_has_weight() -> None:
+    """Rounding may leave a rest of ``u`` behind the last token: never one that has no weight."""
+    logits = np.full(3000, -1000, np.float32)
+    logits[[5, 1400]] = 1, 1
+    for options in ({}, {"top_p": 0.9999999}, {"top_k": 50}):
+        token, probability = pick_wide(logits, 1 - 2**-53, temperature=0.5, **options)
+        assert token == 1400 and probability == pytest.approx(0.5)
 
 
 def test_penalties() -> None:

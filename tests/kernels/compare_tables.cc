@@ -125,19 +125,20 @@ void compare_float_products(Comparison &c) {
         }
 }
 
-std::vector<HeadStats> statistics(const Kernels &table, const Matrix &w, const Floats &x, int valid, int banned) {
+std::vector<HeadStats> statistics(const Kernels &table, const Matrix &w, const Floats &x, const HeadRule &rule) {
     const Rows in(table, w, x, kMostRows);
     Floats scratch(static_cast<size_t>(head_scratch_floats(kMostRows)));
-    std::vector<HeadStats> stats(kMostRows);
     const int tiles = (w.n + kTileRows - 1) / kTileRows;
-    table.head_stats({w, in.a, nullptr, kMostRows, nullptr, 0, 0, tiles}, valid, banned, scratch.data(), stats.data());
+    std::vector<HeadStats> stats(static_cast<size_t>(head_stripes(tiles) * kMostRows));
+    table.head_stats({w, in.a, nullptr, kMostRows, nullptr, 0, 0, tiles}, rule, scratch.data(), stats.data());
     return stats;
 }
 
 void compare_statistics(Comparison &c, const Matrix &w, const Floats &x, const std::string &size) {
+    const HeadRule::Penalty penalties[] = {{0, 0.5f}, {3, -1.0f}, {190, 0.25f}, {192, 2.0f}, {530, 0.125f}};
     for (auto [valid, banned] : {std::pair(1, -1), std::pair(17, 3), std::pair(193, 192), std::pair(531, 0)}) {
-        const auto got = statistics(c.table, w, x, valid, banned),
-                   want = statistics(reference_table(), w, x, valid, banned);
+        const HeadRule rule{valid, banned, 0.7f, 1.3f, penalties, 5};
+        const auto got = statistics(c.table, w, x, rule), want = statistics(reference_table(), w, x, rule);
         std::vector<int> argmax[2];
         Floats max[2], sum[2];
         for (int i : {0, 1})

@@ -39,8 +39,19 @@ class Stored:
         )
         return y
 
-    def head_stats(self, isa: str, x: NDArray[np.float32], **options: Any) -> Any:
-        return _core.kernels.head_stats(isa, *self.arguments, x, **self.options, **options)
+    def head(self, isa: str, x: NDArray[np.float32], **options: Any) -> Any:
+        return _core.kernels.head(isa, *self.arguments, x, **self.options, **options)
+
+    def head_stats(
+        self, isa: str, x: NDArray[np.float32], factor: float = 1.0, **options: Any
+    ) -> Any:
+        """(argmax, max, sum), each [rows], of all stripes together; ``factor``: 1 / temperature."""
+        argmax, largest, total, _ = self.head(isa, x, inverse_temperature=factor, **options)
+        stripe = np.where(np.isnan(largest), np.inf, largest).argmax(axis=0)
+        rows = np.arange(argmax.shape[1])
+        best = largest[stripe, rows].astype(np.float64)
+        behind = np.subtract(largest, best, where=argmax >= 0, out=np.zeros(total.shape))
+        return argmax[stripe, rows], best, (total * np.exp(behind * factor)).sum(axis=0)
 
 
 def pack_codes(

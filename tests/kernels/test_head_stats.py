@@ -150,3 +150,38 @@ def test_valid_out_of_range(random_matrix: Matrix) -> None:
     head = random_matrix("f32", 20, 8)
     with pytest.raises(ValueError, match="valid"):
         head.head_stats("reference", np.ones((1, 8), np.float32), valid=21)
+
+
+@pytest.mark.parametrize(("scheme", "group"), KINDS)
+def test_temperature_and_penalties(
+    isa: str, scheme: str, group: int, rng: np.random.Generator, random_matrix: Matrix
+) -> None:
+    """Repetition first, then what is subtracted; only the sum is at a temperature."""
+    head = random_matrix(scheme, 600, 64, group)
+    x = rng.standard_normal((5, 64)).astype(np.float32)
+    logits = head.matmul(isa, x)
+    penalties = [(0, 0.5), (17, 1.0), (191, -2.0), (192, 0.25), (530, 3.0), (599, 0.1)]
+    bent = logits.copy()
+    for i, subtract in penalties:
+        column = bent[:, i]
+        bent[:, i] = np.where(column > 0, column / np.float32(1.5), column * np.float32(1.5))
+        bent[:, i] -= np.float32(subtract)
+    options = {"valid": 590, "banned": 17, "repetition": 1.5, "penalties": penalties}
+    ids = np.setdiff1d(np.arange(590), [17])
+    found = head.head(isa, x, with_logits=True, **options)[3]
+    np.testing.assert_array_equal(found[:, ids], bent[:, ids])
+    assert np.isneginf(np.delete(found, ids, axis=1)).all()
+    argmax, largest, total = head.head_stats(isa, x, factor=0.25, **options)
+    best = bent[:, ids].max(axis=1)
+    np.testing.assert_array_equal(argmax, ids[bent[:, ids].argmax(axis=1)])
+    np.testing.assert_array_equal(largest, best)
+    want = np.exp((bent[:, ids].astype(np.float64) - best[:, None]) * 0.25).sum(axis=1)
+    np.testing.assert_allclose(total, want, rtol=3e-6)
+
+
+def test_a_steep_temperature_leaves_the_best(isa: str, random_matrix: Matrix) -> None:
+    head = random_matrix("f32", 400, 32)
+    x = np.ones((1, 32), np.float32)
+    largest = float(np.finfo(np.float32).max)
+    total = head.head_stats(isa, x, factor=largest, valid=400, banned=3)[2]
+    assert total.tolist() == [1.0]

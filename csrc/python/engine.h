@@ -1,0 +1,60 @@
+// A model as Python holds it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include "model/model.h"
+
+namespace clover {
+
+namespace py = pybind11;
+
+// A model and the lock that lets one call at a time use it. States keep it alive.
+struct Engine {
+    Engine(const Spec &spec, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
+           const ModelOptions &options)
+        : model(spec, files, table, options) {}
+
+    Model model;
+    std::mutex mutex;
+    std::atomic<std::thread::id> user{};
+};
+
+struct Sequence {
+    std::shared_ptr<Engine> engine;
+    State state;
+};
+
+// The right to use the engine, and no interpreter lock while it lasts.
+class Lease {
+  public:
+    explicit Lease(Engine &engine) : engine_(check(engine)), lock_(engine.mutex) {
+        engine_.user = std::this_thread::get_id();
+    }
+    ~Lease() { engine_.user = std::thread::id(); }
+    Lease(const Lease &) = delete;
+    Lease &operator=(const Lease &) = delete;
+
+  private:
+    static Engine &check(Engine &engine) {
+        if (engine.user.load() == std::this_thread::get_id())
+            throw ArgumentError("the model is in use by the call that runs this callback");
+        return engine;
+    }
+
+    Engine &engine_;
+    py::gil_scoped_release released_; // before the lock: its holder may be waiting for the interpreter
+    std::unique_lock<std::mutex> lock_;
+};
+
+// The observer of a model's layers: register_observer.cc.
+void register_observer(py::class_<Engine, std::shared_ptr<Engine>> &);
+
+} // namespace clover
