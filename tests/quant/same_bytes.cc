@@ -53,12 +53,9 @@ int main() {
         value = draw(state) * draw(state) + 2;
     ThreadPool pool(2);
     const Factor factor(pool, second_moments(state).data(), kColumns, 0.01);
-    const Format formats[] = {{Scheme::int8, 32, nullptr},
-                              {Scheme::int4, 32, nullptr},
-                              {Scheme::int4, 128, nullptr},
-                              {Scheme::codebook4, 64, kCodebook},
-                              {Scheme::int3, 64, nullptr},
-                              {Scheme::bf16, 0, nullptr}};
+    const Format formats[] = {{Scheme::int8, 32, nullptr},  {Scheme::int4, 32, nullptr},
+                              {Scheme::int4, 128, nullptr}, {Scheme::codebook4, 64, kCodebook},
+                              {Scheme::int3, 64, nullptr},  {Scheme::bf16, 0, nullptr}};
     for (const Format &format : formats)
         for (const Method method : {Method::absmax, Method::rtn, Method::hqq, Method::weighted, Method::gptq}) {
             std::vector<uint8_t> out(size_t((kRows + kTileRows) * kColumns * 4));
