@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from checks.row import Context, Row, Skipped
 
-SETS = ("foundation", "kernels")
+SETS = ("foundation", "kernels", "quantisation")
 
 
 def rows(context: Context, name: str, only: str | None) -> Iterable[Row]:

@@ -1,0 +1,8 @@
+"""What the quantiser and the exporter promise."""
+
+from __future__ import annotations
+
+from checks import quantisation_export, quantisation_smollm
+from checks.row import Check
+
+CHECKS: list[Check] = [*quantisation_export.CHECKS, *quantisation_smollm.CHECKS]
