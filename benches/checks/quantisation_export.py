@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import export_memory
+import numpy as np
 import streamed_export
 from checks.row import Check, Context, Row, Skipped, at_least, at_most
 
@@ -19,6 +22,7 @@ from clover_edge.export.checkpoint import Checkpoint
 GIGABYTES = {"int4": 21.0, "int4-all": 19.8, "int4-small": 15.0}
 MEMORY = 3.0  # GB above the interpreter
 SPEED = 150  # MB of source a second
+KILLS = 6
 
 
 def sizes_by_plan(context: Context) -> Iterator[Row]:
@@ -64,4 +68,41 @@ def export_speed(context: Context) -> Iterator[Row]:
         yield at_least(name, speed, SPEED, "{:.0f}", " MB/s", f"{found['seconds']:.1f} s")
 
 
-CHECKS: list[Check] = [sizes_by_plan, whole_model, export_speed]
+def interrupted_exports(context: Context) -> Iterator[Row]:
+    """Killed without warning at moments spread over the export, each time resumed."""
+    source = context.scratch / "interrupted-source"
+    source.mkdir()
+    export_memory.make_checkpoint(source, 0.5)
+    whole, out = context.scratch / "whole", context.scratch / "interrupted"
+    started = time.monotonic()
+    _command(source, whole).wait()
+    seconds, visible, kills = time.monotonic() - started, 0, 0
+    for moment in np.linspace(0.3, 0.95, KILLS):
+        process = _command(source, out, "--resume")
+        try:
+            process.wait(float(moment) * seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            kills += 1
+        if process.wait() == 0:
+            break
+        visible += out.exists()
+    if not out.exists() and _command(source, out, "--resume").wait():
+        raise RuntimeError("the export cannot be resumed")
+    names = {path.name for folder in (whole, out) for path in folder.iterdir()}
+    differ = sum(_digest(whole / name) != _digest(out / name) for name in names)
+    note = f"{kills} kills in exports of {seconds:.1f} s"
+    yield at_most("interrupted and resumed: files that differ", differ, 0, "{:d}", "", note)
+    yield at_most("interrupted: half-written folders visible", visible, 0, "{:d}")
+
+
+def _command(source: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "clover_edge.export", str(source), "-o", str(out), "--int4"]
+    return subprocess.Popen([*command, *more], stderr=subprocess.DEVNULL)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "absent"
+
+
+CHECKS: list[Check] = [sizes_by_plan, export_speed, interrupted_exports, whole_model]
