@@ -23,25 +23,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from tiny_clover import draw, tensor_shapes, tiny_config
+from tiny_clover import RELEASE_WIDTHS, draw, tensor_shapes, tiny_config
 
 from clover_edge.export.checkpoint import Checkpoint
 from clover_edge.export.coding import Coding
 from clover_edge.export.pipeline import plan_export, write_plan
 from clover_edge.export.sources import Opened, Rows, Source, TensorInfo
 
-WIDTHS = {
-    "head_dim": 256,
-    "num_attention_heads": 16,
-    "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "moe_intermediate_size": 512,
-    "shared_expert_intermediate_size": 512,
-    "coreset_size": 48,
-    "mask_token_id": 248_070,
-}
+KEYS = {**RELEASE_WIDTHS, "coreset_size": 48, "mask_token_id": 248_070}
 _POOL = 1 << 24  # values drawn; large tensors go around in them
 _SMALL = 1 << 16
 
@@ -81,7 +70,7 @@ class Drawn(Source):
 def opened(layers: int = 40) -> Opened:
     """The checkpoint, as an export takes it."""
     config = tiny_config(
-        hidden=2048, layers=layers, experts=256, top_k=8, vocab=248_320, overrides=WIDTHS
+        hidden=2048, layers=layers, experts=256, top_k=8, vocab=248_320, overrides=KEYS
     )
     data = json.dumps(config).encode()
     return Opened(Path("drawn/config.json"), config, data, Drawn(config), lambda name: None)
