@@ -13,6 +13,8 @@ set(CLOVER_KERNEL_FLAGS -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # these passes stretch lifetimes until sums of products spill
     list(APPEND CLOVER_KERNEL_FLAGS -fno-gcse -fno-tree-pre -fno-tree-reassoc -fno-tree-ter)
 endif()
+# The same bytes everywhere; and errno would keep square roots out of vectors.
+set(CLOVER_QUANT_FLAGS -ffp-contract=off -fno-math-errno)
 # GCC 12 warns about the deliberately undefined operands inside its own AVX-512 header.
 set(CLOVER_ISA_FLAGS ${CLOVER_KERNEL_FLAGS} -Wno-maybe-uninitialized)
 
@@ -40,7 +42,7 @@ endfunction()
 function(clover_add_x86 target dir)
     clover_add_isa(${target} avx2
                    HEADER immintrin.h FLAGS -mavx2 -mfma -mf16c
-                   SOURCES ${dir}/avx2.cc ${dir}/avx2_mixers.cc ${dir}/ceilings_avx2.cc)
+                   SOURCES ${dir}/avx2.cc ${dir}/avx2_mixers.cc ${dir}/ceilings_avx2.cc ${dir}/../quant/avx2.cc)
     clover_add_isa(${target} avxvnni
                    HEADER immintrin.h FLAGS -mavx2 -mfma -mf16c -mavxvnni
                    SOURCES ${dir}/avxvnni.cc ${dir}/ceilings_avxvnni.cc)
@@ -49,7 +51,8 @@ function(clover_add_x86 target dir)
                    SOURCES ${dir}/avxvnni.cc ${dir}/ceilings_avxvnni.cc)
     clover_add_isa(${target} avx512vnni
                    HEADER immintrin.h FLAGS -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
-                   SOURCES ${dir}/avx512vnni.cc ${dir}/avx512vnni_mixers.cc ${dir}/ceilings_avx512vnni.cc)
+                   SOURCES ${dir}/avx512vnni.cc ${dir}/avx512vnni_mixers.cc ${dir}/ceilings_avx512vnni.cc
+                           ${dir}/../quant/avx512.cc)
 endfunction()
 
 function(clover_add_aarch64 target dir)

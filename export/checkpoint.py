@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 from .files import parse_json, read_bytes, read_json
-from .sources import FLOAT_DTYPES, Source, TensorInfo, open_source
+from .sources import FLOAT_DTYPES, Rows, Source, TensorInfo, open_source
 
 Floats = NDArray[np.float32]
 
@@ -51,27 +51,32 @@ class Checkpoint:
         path = self.path / name
         return read_json(path) if path.exists() else {}
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
-        """Fill ``out [rows, width]`` with rows ``start ...`` of a tensor seen as rows of ``width``.
-
-        Raises CheckpointError when the tensor is not bf16, f16 or f32, or a value is NaN or
-        infinite.
-        """
+    def row_dtype(self, name: str) -> np.dtype[Any]:
+        """The type in which ``read_rows`` need not convert: float32, float16, or uint16 for the
+        bits of bfloat16. CheckpointError when the tensor is none of these."""
         info = self.tensors[name]
         if info.dtype not in FLOAT_DTYPES:
             known = ", ".join(FLOAT_DTYPES)
             raise CheckpointError(str(info.file), name, f"dtype {info.dtype} is not one of {known}")
+        return self._source.row_dtype(name)
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
+        """Fill ``out [rows, width]``, of ``row_dtype`` or float32, with rows ``start ...`` of a
+        tensor seen as rows of ``width``. Values may be NaN or infinite."""
         self._source.read_rows(name, start, out)
-        finite = np.isfinite(out)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            reason = f"holds {out[row, column]} (row {start + row}, column {column})"
-            raise CheckpointError(str(info.file), name, reason)
+
+    def not_finite(self, name: str, row: int, column: int, value: float) -> CheckpointError:
+        """The error that a value which is no number deserves."""
+        reason = f"holds {value} (row {row}, column {column})"
+        return CheckpointError(str(self.tensors[name].file), name, reason)
 
     def read(self, name: str) -> Floats:
-        """A whole small tensor as a float32 vector."""
+        """A whole small tensor as a float32 vector; CheckpointError when a value is not finite."""
+        self.row_dtype(name)
         out = np.empty((1, int(np.prod(self.tensors[name].shape, dtype=np.int64))), np.float32)
         self.read_rows(name, 0, out)
+        for column in np.flatnonzero(~np.isfinite(out))[:1]:
+            raise self.not_finite(name, 0, int(column), float(out[0, column]))
         return out.reshape(-1)
 
     def close(self) -> None:

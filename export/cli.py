@@ -13,26 +13,29 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ..errors import CloverError
-from ..quant import GROUPS, RECIPES
+from ..quant import GROUPS, RECIPES, Recipe
 from .checkpoint import Checkpoint
+from .coding import Coding
 from .norms import NORMS
 from .pipeline import plan_export, write_plan
 from .plan import SHARD_BYTES, Plan
+from .recipe_file import find_recipe
 from .report import loss_table, plan_dict, plan_table
 
 _BASES = ("int4", "int8", "bf16", "f32")
+_METHODS = ("rtn", "hqq")  # those that need no calibration
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 failed or interrupted, 2 wrong usage."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    recipe = _recipe(parser, options)
+    choice = _recipe(parser, options)
     if options.out is None and not options.dry_run:
         parser.error("-o OUT is needed (or --dry-run)")
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return _run(options, recipe)
+        return _run(options, find_recipe(choice))
     except CloverError as problem:
         print(f"clover-export: {problem}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -55,10 +58,21 @@ def _parser() -> argparse.ArgumentParser:
             f"--{name}", dest="base", action="store_const", const=name, help=_help(name)
         )
     parser.add_argument(
-        "--recipe", choices=list(RECIPES), help="exact recipe, instead of the above"
+        "--recipe",
+        metavar="NAME|FILE.toml",
+        help=f"exact recipe, instead of the above: {', '.join(RECIPES)}, or a file of your own",
     )
     parser.add_argument(
-        "--group-size", type=int, choices=GROUPS, default=32, help="columns that share a scale"
+        "--group-size",
+        type=int,
+        choices=GROUPS,
+        help="columns that share a scale; default 32, where it fits",
+    )
+    parser.add_argument(
+        "--method", choices=_METHODS, default="rtn", help="how codes are found (default rtn)"
+    )
+    parser.add_argument(
+        "--threads", type=_count, default=0, metavar="N", help="default: as many as fit the machine"
     )
     parser.add_argument(
         "--norm",
@@ -90,17 +104,27 @@ def _gigabytes(text: str) -> int:
     return size
 
 
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of threads")
+    return count
+
+
 def _recipe(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
     base, exact = options.base, options.recipe
     if base is None and exact is None:
         parser.error("one of --int4, --int8, --bf16, --f32 or --recipe NAME is needed")
+    if exact and exact not in RECIPES and Path(exact).suffix != ".toml":
+        parser.error(f"--recipe {exact}: is neither a .toml file nor one of {', '.join(RECIPES)}")
     if base and exact and exact.partition("-")[0] != base:
         parser.error(f"--{base} contradicts --recipe {exact}")
     return str(exact or base)
 
 
-def _run(options: argparse.Namespace, recipe: str) -> int:
+def _run(options: argparse.Namespace, recipe: Recipe) -> int:
     started = time.monotonic()
+    coding = Coding(options.method, None, options.threads)
     with Checkpoint(options.checkpoint) as source:
         plan = plan_export(source, recipe, options.group_size, options.shard_size)
         print(plan_table(plan), file=sys.stderr)
@@ -111,7 +135,9 @@ def _run(options: argparse.Namespace, recipe: str) -> int:
                 _print_json(plan_dict(plan))
             return 0
         with _Bar(plan) as bar:
-            report = write_plan(source, plan, options.out, norm=options.norm, progress=bar.update)
+            report = write_plan(
+                source, plan, options.out, coding=coding, norm=options.norm, progress=bar.update
+            )
     print(loss_table(report), file=sys.stderr)
     seconds = time.monotonic() - started
     print(f"{options.out}: {plan.file_bytes:,} bytes in {seconds:.1f} s", file=sys.stderr)

@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..errors import ArgumentError, CheckpointError, ExportError, OutOfMemoryError
-from ..quant import ErrorStats, Scheme, encode
+from ..errors import ArgumentError, ExportError, OutOfMemoryError
+from ..quant import ErrorStats, Recipe
 from ..quant.schemes import TILE_ROWS
 from .checkpoint import Checkpoint
-from .families import Piece, read_model
+from .coding import CHUNK, Calibrations, Coding
+from .families import read_model
 from .norms import NORMS, check_decay, detect_norm_offset
 from .packed_file import PackedWriter
 from .plan import SHARD_BYTES, Plan, PlannedExperts, PlannedTensor, make_plan
+from .recipe_file import find_recipe
 from .report import Report, config_hash
 
-Floats = NDArray[np.float32]
 Progress = Callable[[int, int, str], None]
 
 FORMAT_VERSION = 1
@@ -37,42 +35,47 @@ COPIED = (
     "chat_template.jinja",
     "generation_config.json",
 )
-_CHUNK = 1 << 20  # elements read at once
-# Bytes of memory per element of a chunk: raw file bytes, float32, codes, packed bytes, temporaries.
-_CHUNK_COST = 24
+_CHUNK_COST = 16  # bytes of memory per element of a chunk: as read, as converted, as stored
 _SLACK = 64 << 20  # interpreter, headers, side files
 
 
 def plan_export(
     checkpoint: Checkpoint,
-    recipe: str = "int4",
-    group_size: int = 32,
+    recipe: str | Path | Recipe = "int4",
+    group_size: int | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Plan:
     """What ``export_checkpoint`` would write. Reads configuration and headers, no weight."""
     model = read_model(checkpoint)
-    return make_plan(model, recipe, group_size, checkpoint.nbytes, shard_bytes)
+    return make_plan(model, find_recipe(recipe), group_size, checkpoint.nbytes, shard_bytes)
 
 
 def export_checkpoint(
     checkpoint: str | Path,
     out: str | Path,
     *,
-    recipe: str = "int4",
-    group_size: int = 32,
+    recipe: str | Path | Recipe = "int4",
+    group_size: int | None = None,
+    method: str = "rtn",
+    calibrations: Calibrations | None = None,
+    threads: int = 0,
     norm: str = "auto",
     shard_bytes: int = SHARD_BYTES,
     progress: Progress | None = None,
 ) -> Report:
     """Pack a checkpoint folder into ``out``, which must be absent or an empty folder.
 
+    ``recipe``: a name, or a TOML file of one's own. ``group_size`` None: 32 where it fits.
+    ``method``: one of ``quant.METHODS``; the calibrated ones ask ``calibrations`` matrix by matrix.
+    ``threads`` 0: as many as fit the machine; they change no byte.
     ``progress(done, total, name)`` counts parameters. Raises CheckpointError, ExportError,
     UnsupportedModelError, ArgumentError or OutOfMemoryError; whatever happens, ``out`` is complete
     or untouched.
     """
     with Checkpoint(checkpoint) as source:
+        coding = Coding(method, calibrations, threads)
         plan = plan_export(source, recipe, group_size, shard_bytes)
-        return write_plan(source, plan, out, norm=norm, progress=progress)
+        return write_plan(source, plan, out, coding=coding, norm=norm, progress=progress)
 
 
 def write_plan(
@@ -80,6 +83,7 @@ def write_plan(
     plan: Plan,
     out: str | Path,
     *,
+    coding: Coding,
     norm: str = "auto",
     progress: Progress | None = None,
 ) -> Report:
@@ -99,8 +103,8 @@ def write_plan(
     try:
         partial.mkdir()
         try:
-            errors = _write_weights(source, plan, partial, progress)
-            report = Report(plan, errors, config_hash(source.config_bytes))
+            errors = _write_weights(source, plan, coding, partial, progress)
+            report = Report(plan, errors, config_hash(source.config_bytes), coding)
             _write_side_files(source, spec, report, partial)
             os.replace(partial, target)
         except BaseException:
@@ -134,7 +138,7 @@ def _check_room(target: Path, plan: Plan) -> None:
 
 def _check_memory(plan: Plan) -> None:
     widest = max(_width(item) for item in plan.tensors)
-    needed = _CHUNK_COST * max(_CHUNK, widest * TILE_ROWS) + _SLACK
+    needed = _CHUNK_COST * max(CHUNK, widest * TILE_ROWS) + _SLACK
     available = available_memory()
     if available is not None and needed > available:
         message = f"the export needs {needed:,} bytes of memory, {available:,} are available"
@@ -171,7 +175,7 @@ class _Meter:
 
 
 def _write_weights(
-    source: Checkpoint, plan: Plan, folder: Path, progress: Progress | None
+    source: Checkpoint, plan: Plan, coding: Coding, folder: Path, progress: Progress | None
 ) -> dict[str, ErrorStats]:
     errors: dict[str, ErrorStats] = {}
     meter = _Meter(plan.parameters, progress)
@@ -179,19 +183,20 @@ def _write_weights(
         for item in plan.tensors:
             if isinstance(item, PlannedTensor):
                 stats = errors[item.name] = ErrorStats()
-                width = item.source.shape[-1]
-                for rows in _row_chunks(source, item.source.pieces, width):
-                    data = _encode(source, item.source.pieces, rows, item.scheme, stats)
+                pieces, width = item.source.pieces, item.source.shape[-1]
+                for data, count in coding.chunks(
+                    source, item.name, None, pieces, width, item.scheme, stats
+                ):
                     writer.write(item.name, data)
-                    meter.add(rows.size, item.name)
+                    meter.add(count, item.name)
             else:
-                errors.update(_write_experts(source, item, writer, meter))
+                errors.update(_write_experts(source, item, coding, writer, meter))
         writer.finish()
     return errors
 
 
 def _write_experts(
-    source: Checkpoint, item: PlannedExperts, writer: PackedWriter, meter: _Meter
+    source: Checkpoint, item: PlannedExperts, coding: Coding, writer: PackedWriter, meter: _Meter
 ) -> dict[str, ErrorStats]:
     """Record by record; a record is padded between its parts and behind the last."""
     errors = {f"{item.name}.{name}": ErrorStats() for name in item.parts}
@@ -200,44 +205,17 @@ def _write_experts(
         for name, part in item.parts.items():
             if gap := part.offset - done:
                 writer.write(item.name, bytes(gap))
-            pieces = (part.source.pieces[expert],)
-            for rows in _row_chunks(source, pieces, part.source.shape[-1]):
-                stats = errors[f"{item.name}.{name}"]
-                writer.write(item.name, _encode(source, pieces, rows, part.scheme, stats))
-                meter.add(rows.size, item.name)
+            matrix = f"{item.name}.{name}"
+            pieces, width = (part.source.pieces[expert],), part.source.shape[-1]
+            for data, count in coding.chunks(
+                source, matrix, expert, pieces, width, part.scheme, errors[matrix]
+            ):
+                writer.write(item.name, data)
+                meter.add(count, item.name)
             done = part.offset + part.nbytes
         if gap := item.record_bytes - done:
             writer.write(item.name, bytes(gap))
     return errors
-
-
-def _row_chunks(source: Checkpoint, pieces: tuple[Piece, ...], width: int) -> Iterator[Floats]:
-    """The pieces' rows, top to bottom, in chunks of whole tiles; the buffer is used again."""
-    total = sum(piece.stop - piece.start for piece in pieces)
-    limit = max(1, _CHUNK // (width * TILE_ROWS)) * TILE_ROWS
-    buffer = np.empty((min(limit, total), width), np.float32)
-    filled = 0
-    for piece in pieces:
-        start = piece.start
-        while start < piece.stop:
-            take = min(piece.stop - start, len(buffer) - filled)
-            source.read_rows(piece.source, start, buffer[filled : filled + take])
-            start, filled = start + take, filled + take
-            if filled == len(buffer):
-                yield buffer
-                filled = 0
-    if filled:
-        yield buffer[:filled]
-
-
-def _encode(
-    source: Checkpoint, pieces: tuple[Piece, ...], rows: Floats, scheme: Scheme, stats: ErrorStats
-) -> memoryview:
-    try:
-        return encode(rows, scheme, stats).data
-    except ArgumentError as problem:
-        names = ", ".join(dict.fromkeys(piece.source for piece in pieces))
-        raise CheckpointError(str(source.path), names, str(problem)) from problem
 
 
 def _write_side_files(

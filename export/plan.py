@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from ..errors import ArgumentError
-from ..quant.recipes import EXPERT, recipe
-from ..quant.schemes import (
-    GROUPS,
-    LAYOUT,
-    QUANTISED,
-    Scheme,
-    Shape,
-    groups_of,
-    scheme_for,
-)
+from ..quant.recipes import EXPERT, Recipe
+from ..quant.schemes import LAYOUT, Scheme, Shape
+from .assignment import Assignment
 from .families import ExpertStack, Model, Part, Tensor
 from .packed_file import ALIGNMENT, PAGE, Blob, FileLayout, lay_out
 
@@ -171,60 +163,48 @@ class Plan:
 
 
 def make_plan(
-    model: Model, recipe_name: str, group_size: int, source_bytes: int, shard_bytes: int
+    model: Model, recipe: Recipe, group_size: int | None, source_bytes: int, shard_bytes: int
 ) -> Plan:
-    """Assign schemes and places. Reads nothing; ArgumentError for an unknown recipe or group."""
-    schemes = recipe(recipe_name)
-    if group_size not in GROUPS:
-        raise ArgumentError(f"group size must be one of {GROUPS}, not {group_size}")
+    """Assign schemes and places; ``group_size`` None: 32 where it fits. Reads nothing.
+
+    ArgumentError for a group or shard size that does not exist, and naming the tensor for one that
+    cannot be stored as the recipe or the group size asks for.
+    """
     if shard_bytes < PAGE:
         raise ArgumentError(f"shard size must be at least {PAGE} bytes, not {shard_bytes}")
     tensors: list[Planned] = []
     for large in (False, True):
+        assignment = Assignment(recipe, group_size)
         tensors = [
-            _plan_experts(item, schemes[EXPERT], group_size, large)
+            _plan_experts(item, assignment, large)
             if isinstance(item, ExpertStack)
-            else PlannedTensor(item, scheme_for(schemes[item.kind], item.shape, group_size))
+            else PlannedTensor(item, assignment.scheme(item.name, item.kind, item.shape))
             for item in model.tensors
         ]
         if sum(tensor.blob.nbytes for tensor in tensors) <= _LARGE_MODEL:
             break
-    warnings = [*model.warnings, *_fallbacks(tensors, schemes)]
+    assignment.finish()
     files = lay_out((tensor.blob for tensor in tensors), shard_bytes)
     return Plan(
         model,
-        recipe_name,
-        group_size,
+        recipe.name,
+        assignment.group_size,
         tuple(tensors),
         tuple(files),
         source_bytes,
-        tuple(warnings),
+        (*model.warnings, *assignment.fallbacks),
     )
 
 
-def _plan_experts(stack: ExpertStack, scheme: str, group: int, large: bool) -> PlannedExperts:
+def _plan_experts(stack: ExpertStack, assignment: Assignment, large: bool) -> PlannedExperts:
     parts, offset = {}, 0
     for name, part in stack.parts.items():
-        planned = PlannedPart(part, scheme_for(scheme, part.shape, group), offset)
+        scheme = assignment.scheme(f"{stack.name}.{name}", EXPERT, part.shape)
+        planned = PlannedPart(part, scheme, offset)
         parts[name] = planned
         offset = _up(offset + planned.nbytes, ALIGNMENT)
     alignment = PAGE if large else ALIGNMENT
     return PlannedExperts(stack, parts, _up(offset, alignment), alignment)
-
-
-def _fallbacks(tensors: list[Planned], schemes: dict[str, str]) -> Iterator[str]:
-    """Tensors whose columns no group divides, and which therefore take another scheme."""
-    for tensor in tensors:
-        wanted = schemes[tensor.kind]
-        if wanted not in QUANTISED:
-            continue
-        for name, shape, scheme in _matrices(tensor):
-            if scheme.name != wanted:
-                least = min(GROUPS if scheme.name == "bf16" else groups_of(wanted))
-                yield (
-                    f"{name}: {shape[-1]} columns are no multiple of {least}; "
-                    f"stored as {scheme.name}"
-                )
 
 
 def _matrices(tensor: Planned) -> list[tuple[str, Shape, Scheme]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..quant.metrics import ErrorStats
+from .coding import Coding
 from .plan import Plan, Planned, PlannedTensor
 
 
@@ -23,6 +24,7 @@ class Report:
     plan: Plan
     errors: dict[str, ErrorStats]
     config_sha256: str
+    coding: Coding
 
     def as_dict(self) -> dict[str, Any]:
         """The content of ``export_report.json``."""
@@ -30,6 +32,8 @@ class Report:
             "format_version": 1,
             "source": {"config_sha256": self.config_sha256, "bytes": self.plan.source_bytes},
             **plan_dict(self.plan),
+            "method": self.coding.method,
+            "matrices_by_method": dict(sorted(self.coding.methods.items())),
             "tensors": {tensor.name: self._tensor(tensor) for tensor in self.plan.tensors},
         }
 

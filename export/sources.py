@@ -5,6 +5,8 @@ Both are lazy: opening reads headers only, and rows are read on demand into the 
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +22,16 @@ from ..errors import CheckpointError, ExportError
 from .files import diagnose, read_json
 from .safetensors_header import Header, read_header
 
-Floats = NDArray[np.float32]
+Rows = NDArray[Any]  # float32, float16, or uint16: the bits of bfloat16
 
 FLOAT_DTYPES = ("BF16", "F16", "F32")
+ROW_DTYPES: dict[str, np.dtype[Any]] = {
+    "BF16": np.dtype(np.uint16),
+    "F16": np.dtype(np.float16),
+    "F32": np.dtype(np.float32),
+}
 _OPEN_FILES = 64
+_READ_AHEAD = 64 << 20  # bytes that the system is asked to have ready
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,12 @@ class Source(Protocol):
     @property
     def tensors(self) -> Mapping[str, TensorInfo]: ...
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
-        """Fill ``out [rows, width]`` from flat element ``start * width`` of a float tensor."""
+    def row_dtype(self, name: str) -> np.dtype[Any]:
+        """What ``read_rows`` fills without a conversion: float32, float16, or uint16 (bfloat16)."""
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
+        """Fill ``out [rows, width]``, of the type above or float32, from flat element
+        ``start * width`` of a float tensor."""
 
     def close(self) -> None: ...
 
@@ -52,6 +64,7 @@ class SafetensorsSource:
     def __init__(self, files: list[Path]) -> None:
         self._headers: dict[str, Header] = {}
         self._open: dict[Path, FileIO] = {}
+        self._advised: dict[Path, int] = {}  # where the stretch that was asked for last ends
         tensors: dict[str, TensorInfo] = {}
         for path in files:
             for name, header in read_header(path, CheckpointError).items():
@@ -61,12 +74,29 @@ class SafetensorsSource:
                 self._headers[name] = header
         self.tensors: Mapping[str, TensorInfo] = tensors
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
-        header, info = self._headers[name], self.tensors[name]
-        itemsize = 4 if header.dtype == "F32" else 2
-        raw = np.empty(out.size * itemsize, np.uint8)
+    def row_dtype(self, name: str) -> np.dtype[Any]:
+        return ROW_DTYPES[self.tensors[name].dtype]
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
+        header, dtype = self._headers[name], self.row_dtype(name)
+        offset = header.offset + start * out.shape[1] * dtype.itemsize
+        if out.dtype == dtype and sys.byteorder == "little":
+            self._read(name, offset, out.reshape(-1).view(np.uint8))
+            return
+        raw = np.empty(out.size * dtype.itemsize, np.uint8)
+        self._read(name, offset, raw)
+        values = raw.view(dtype.newbyteorder("<")).reshape(out.shape)
+        if header.dtype == "BF16" and out.dtype == np.float32:
+            bits = out.view(np.uint32)
+            bits[...] = values
+            bits <<= 16
+        else:
+            out[...] = values
+
+    def _read(self, name: str, offset: int, raw: NDArray[np.uint8]) -> None:
+        info = self.tensors[name]
         file = self._file(info.file)
-        file.seek(header.offset + start * out.shape[1] * itemsize)
+        file.seek(offset)
         done = 0
         while done < raw.size:
             got = file.readinto(raw.data[done:])
@@ -75,12 +105,15 @@ class SafetensorsSource:
                     str(info.file), name, "the file became shorter while it was read"
                 )
             done += got
-        if header.dtype == "BF16":
-            bits = out.view(np.uint32)
-            bits[...] = raw.view("<u2").reshape(out.shape)
-            bits <<= 16
-        else:
-            out[...] = raw.view("<f4" if header.dtype == "F32" else "<f2").reshape(out.shape)
+        self._read_ahead(info.file, file, offset + raw.size)
+
+    def _read_ahead(self, path: Path, file: FileIO, offset: int) -> None:
+        """Have the system read on while these rows are quantised: most reads are in file order."""
+        if hasattr(os, "posix_fadvise") and not (
+            offset <= self._advised.get(path, 0) - _READ_AHEAD // 2 <= offset + _READ_AHEAD // 2
+        ):
+            os.posix_fadvise(file.fileno(), offset, _READ_AHEAD, os.POSIX_FADV_WILLNEED)
+            self._advised[path] = offset + _READ_AHEAD
 
     def close(self) -> None:
         for file in self._open.values():
@@ -110,9 +143,14 @@ class TorchSource:
                 self._values[name] = value
         self.tensors: Mapping[str, TensorInfo] = tensors
 
-    def read_rows(self, name: str, start: int, out: Floats) -> None:
+    def row_dtype(self, name: str) -> np.dtype[Any]:
+        return ROW_DTYPES[self.tensors[name].dtype]
+
+    def read_rows(self, name: str, start: int, out: Rows) -> None:
         first = start * out.shape[1]
         flat = self._values[name].reshape(-1)[first : first + out.size]
+        if out.dtype == np.uint16:
+            flat, out = flat.view(self._torch.int16), out.view(np.int16)
         self._torch.from_numpy(out).view(-1).copy_(flat)
 
     def close(self) -> None:

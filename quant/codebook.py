@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..errors import ArgumentError
 
-Floats = NDArray[np.float32]
 Codebook = tuple[int, ...]
 
 SIZE = 16
@@ -32,33 +28,3 @@ def check_codebook(values: object) -> Codebook:
             f"codebook {values!r} is not {SIZE} ascending integers from -{LIMIT} to {LIMIT}"
         )
     return tuple(values)
-
-
-class Nearest:
-    """Looks up the entry nearest to a float, exactly.
-
-    Twice a border between two entries is an integer, so ``floor(2 u)`` tells on which side of every
-    border ``u`` is: a table of 509 places holds all answers. On a border the upper entry wins.
-    """
-
-    def __init__(self, codebook: Codebook) -> None:
-        places = np.arange(-2 * LIMIT, 2 * LIMIT + 1)
-        twice_borders = np.array(codebook[1:]) + np.array(codebook[:-1])
-        self.ends = (float(codebook[0]), float(codebook[-1]))
-        self._codes = np.searchsorted(twice_borders, places, side="right").astype(np.uint8)
-        self._values = np.array(codebook, np.float32)[self._codes]
-
-    def codes(self, u: Floats) -> NDArray[np.uint8]:
-        """Codes 0 .. 15 of the entries nearest to finite floats."""
-        return self._codes.take(self._places(u), mode="clip")
-
-    def round(self, u: Floats) -> None:
-        """Replaces finite floats by the entries nearest to them."""
-        self._values.take(self._places(u), out=u, mode="clip")
-
-    @staticmethod
-    def _places(u: Floats) -> NDArray[np.intp]:
-        place = u * np.float32(2)
-        np.floor(place, out=place)
-        place += 2 * LIMIT
-        return place.astype(np.intp)  # take() clips what lies beyond either end

@@ -1,51 +1,65 @@
-"""Float32 arrays to the bytes of a scheme, and back."""
+"""Float arrays to the bytes of a scheme, and back."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArgumentError
-from . import rounding, tiles
+from . import tiles
+from .methods import Calibration, encoder, settle
 from .metrics import ErrorStats
-from .schemes import TILE_ROWS, Scheme, Shape
+from .schemes import CODE_BITS, Scheme, Shape
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
+Codes = NDArray[np.uint8] | NDArray[np.int8]
+Halves = NDArray[np.float16]
 
-# Elements rounded at once: the dozen temporaries of a chunk stay in the second-level cache.
-_CHUNK = 1 << 16
 
+def encode(
+    x: NDArray[Any],
+    scheme: Scheme,
+    stats: ErrorStats | None = None,
+    *,
+    method: str = "rtn",
+    calibration: Calibration | None = None,
+    threads: int = 0,
+) -> Bytes:
+    """Stored bytes of a vector or matrix; ``stats`` gathers the loss.
 
-def encode(x: Floats, scheme: Scheme, stats: ErrorStats | None = None) -> Bytes:
-    """Stored bytes of a vector or matrix of finite floats; ``stats`` gathers the loss.
-
-    Row chunks of a matrix may be encoded one after the other and their bytes joined, as long as
-    every chunk but the last has a multiple of 16 rows.
+    ``x`` is float32, float16, or the bits of bfloat16 as uint16. ``method`` is one of METHODS; for
+    what happens where ``calibration`` does not suffice, see ``settle``. Row chunks of a matrix may
+    be encoded one after the other and their bytes joined, as long as every chunk but the last has a
+    multiple of 16 rows. ``threads`` never changes a byte. ArgumentError when a value is not finite,
+    a scale (bf16: a value) overflows, or the calibration is of another width.
     """
     out = np.empty(scheme.nbytes(x.shape), np.uint8)
-    rows = x if x.ndim == 2 else x[None]
-    step = max(1, _CHUNK // (rows.shape[1] * TILE_ROWS)) * TILE_ROWS
-    done = 0
-    for start in range(0, rows.shape[0], step):
-        data = _encode_rows(rows[start : start + step], scheme, stats)
-        out[done : done + data.size] = data
-        done += data.size
-    return out
-
-
-def _encode_rows(x: Floats, scheme: Scheme, stats: ErrorStats | None) -> Bytes:
-    if scheme.name == "f32":
-        return x.astype("<f4").reshape(-1).view(np.uint8)
-    if scheme.name == "bf16":
-        bits = to_bf16(x)
-        if stats is not None:
-            stats.add(x, from_bf16(bits))
-        return bits.astype("<u2").reshape(-1).view(np.uint8)
-    codes, scales = rounding.quantise(x, scheme)
+    chosen = settle(method, calibration, threads) if scheme.quantised else "rtn"
+    weights = factor = None
+    if chosen in ("weighted", "gptq"):
+        assert calibration is not None
+        if calibration.columns != x.shape[-1]:
+            raise ArgumentError(
+                f"calibration of {calibration.columns} columns for a matrix of {x.shape[-1]}"
+            )
+        weights = calibration.mean_squares
+        factor = calibration.factor(threads) if chosen == "gptq" else None
+    loss = encoder(threads).encode(
+        np.ascontiguousarray(x),
+        out,
+        scheme=scheme.name,
+        group=scheme.group,
+        codebook=scheme.codebook,
+        method=chosen,
+        weights=weights,
+        factor=factor,
+    )
     if stats is not None:
-        stats.add(x, rounding.dequantise(codes, scales, scheme))
-    return tiles.pack(codes, scales, scheme)
+        stats.add_sums(*loss)
+    return out
 
 
 def decode(data: Bytes, shape: Shape, scheme: Scheme) -> Floats:
@@ -57,16 +71,21 @@ def decode(data: Bytes, shape: Shape, scheme: Scheme) -> Floats:
     if scheme.name == "bf16":
         return from_bf16(data.view("<u2").astype(np.uint16)).reshape(shape)
     codes, scales = tiles.unpack(data, (shape[0], shape[1]), scheme)
-    return rounding.dequantise(codes, scales, scheme)
+    return dequantise(codes, scales, scheme)
 
 
-def to_bf16(x: Floats) -> NDArray[np.uint16]:
-    """Bits of the nearest bfloat16, ties to even; ArgumentError when a value rounds to infinity."""
-    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    if bool(((rounded & 0x7F80) == 0x7F80).any()):
-        raise ArgumentError("a value is beyond bfloat16")
-    return rounded
+def dequantise(codes: Codes, scales: Halves, scheme: Scheme) -> Floats:
+    """The floats ``[n, k]`` that codes ``[n, k]`` and scales ``[n, k/group]`` stand for."""
+    n, k = codes.shape
+    if scheme.codebook:
+        values = np.array(scheme.codebook, np.float32)[codes]
+    else:
+        values = codes.astype(np.float32)
+    values = values.reshape(n, scales.shape[1], -1)
+    if not scheme.codebook and scheme.name != "int8":
+        values -= 1 << (CODE_BITS[scheme.name] - 1)
+    values *= scales.astype(np.float32)[:, :, None]
+    return values.reshape(n, k)
 
 
 def from_bf16(bits: NDArray[np.uint16]) -> Floats:

@@ -27,10 +27,19 @@ class ErrorStats:
         reference = source.reshape(-1).astype(np.float64)
         difference = stored.reshape(-1) - reference
         # Not np.dot: BLAS would wake its threads for every chunk.
-        self.signal += float(np.square(reference).sum())
-        self.noise += float(np.square(difference).sum())
-        self.largest = max(self.largest, float(np.abs(reference).max()))
-        self.worst = max(self.worst, float(np.abs(difference).max()))
+        self.add_sums(
+            float(np.square(reference).sum()),
+            float(np.square(difference).sum()),
+            float(np.abs(reference).max()),
+            float(np.abs(difference).max()),
+        )
+
+    def add_sums(self, signal: float, noise: float, largest: float, worst: float) -> None:
+        """A chunk that the core has measured."""
+        self.signal += signal
+        self.noise += noise
+        self.largest = max(self.largest, largest)
+        self.worst = max(self.worst, worst)
 
     @property
     def relative_error(self) -> float:

@@ -7,7 +7,11 @@ set routing, decay or softmax logits directly stay float32 in every recipe.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from ..errors import ArgumentError
+from .schemes import QUANTISED, SCHEMES, groups_of
 
 EXPERT = "expert"  # gate, up and down of routed experts
 DENSE = "dense"  # attention, DeltaNet and shared-expert projections
@@ -17,24 +21,56 @@ FLOAT = "float"  # router, norms, convolution taps, decay, preview tensors
 CLASSES = (EXPERT, DENSE, EMBED, HEAD, FLOAT)
 
 
-def _recipe(experts: str, common: str) -> dict[str, str]:
+@dataclass(frozen=True)
+class Rule:
+    """Matrices whose names match a pattern take this scheme instead of their class's.
+
+    ``match`` as in ``fnmatch`` (``*`` matches dots, too); ``group`` None: the default one.
+    """
+
+    match: str
+    scheme: str
+    group: int | None = None
+
+    def __post_init__(self) -> None:
+        """ArgumentError for a scheme that does not exist or a group that it does not take."""
+        if self.scheme not in SCHEMES:
+            raise ArgumentError(f"unknown scheme {self.scheme!r}; known: {', '.join(SCHEMES)}")
+        if self.group is not None and self.group not in groups_of(self.scheme):
+            allowed = groups_of(self.scheme) if self.scheme in QUANTISED else "none"
+            raise ArgumentError(f"group {self.group}: {self.scheme} takes {allowed}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A scheme for every class, and rules for single matrices: the last that matches holds."""
+
+    name: str
+    classes: Mapping[str, str]
+    rules: tuple[Rule, ...] = ()
+
+
+def _classes(experts: str, common: str) -> dict[str, str]:
     return {EXPERT: experts, DENSE: common, EMBED: common, HEAD: common, FLOAT: "f32"}
 
 
-RECIPES: dict[str, dict[str, str]] = {
-    "int4": _recipe("int4", "int8"),
-    "int4-all": _recipe("int4", "int4"),
-    "int4-small": _recipe("int3", "int4"),
-    "codebook4": _recipe("codebook4", "int8"),
-    "codebook4-all": _recipe("codebook4", "codebook4"),
-    "int8": _recipe("int8", "int8"),
-    "bf16": _recipe("bf16", "bf16"),
-    "f32": _recipe("f32", "f32"),
+RECIPES: dict[str, Recipe] = {
+    name: Recipe(name, _classes(experts, common))
+    for name, experts, common in (
+        ("int4", "int4", "int8"),
+        ("int4-all", "int4", "int4"),
+        ("int4-small", "int3", "int4"),
+        ("codebook4", "codebook4", "int8"),
+        ("codebook4-all", "codebook4", "codebook4"),
+        ("int8", "int8", "int8"),
+        ("bf16", "bf16", "bf16"),
+        ("f32", "f32", "f32"),
+    )
 }
 
 
-def recipe(name: str) -> dict[str, str]:
-    """Scheme name of every tensor class; ArgumentError for a recipe that does not exist."""
+def recipe(name: str) -> Recipe:
+    """The built-in recipe of this name; ArgumentError when there is none."""
     try:
         return RECIPES[name]
     except KeyError:

@@ -65,9 +65,9 @@ def _prefixed(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="session")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Exports a tiny checkpoint by a recipe, once; tests leave the packed folder as it is."""
-    made: dict[tuple[Path, str, int], Path] = {}
+    made: dict[tuple[Path, str, int | None], Path] = {}
 
-    def make(source: Tiny, recipe: str, group_size: int = 32) -> Path:
+    def make(source: Tiny, recipe: str, group_size: int | None = None) -> Path:
         from clover_edge.export import export_checkpoint
 
         key = (source.folder, recipe, group_size)

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/half.h"
 #include "kernels/reference.h"
 
 namespace clover {
@@ -13,18 +14,7 @@ namespace {
 constexpr float kLargestHalf = 65504.0f;
 
 uint16_t half_bits(float x) { // nearest even; saturates
-    uint32_t bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
-    if (std::isnan(x))
-        return 0x7e00;
-    const float size = std::min(std::fabs(x), kLargestHalf);
-    if (size < 6.103515625e-5f) // subnormal: a multiple of 2^-24
-        return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(size * 16777216.0f)));
-    int exponent;
-    const float fraction = std::frexp(size, &exponent); // in [0.5, 1)
-    const int mantissa = static_cast<int>(std::nearbyint(fraction * 2048.0f));
-    return static_cast<uint16_t>(sign | (((exponent + 14) << 10) + (mantissa - 1024)));
+    return to_half(std::isnan(x) ? x : std::clamp(x, -kLargestHalf, kLargestHalf));
 }
 
 void store_codes(const float *x, int n, uint8_t *out) {

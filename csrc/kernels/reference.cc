@@ -7,19 +7,15 @@
 #include <limits>
 #include <numeric>
 
+#include "base/half.h"
+
 namespace clover::reference {
 
 namespace {
 
 #include "kernels/layout.h"
 
-float from_bits(uint32_t bits) {
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-float from_bf16(uint16_t bits) { return from_bits(static_cast<uint32_t>(bits) << 16); }
+float from_bf16(uint16_t bits) { return float_of(static_cast<uint32_t>(bits) << 16); }
 
 // One group of one row: its scale and where its codes are (quant/tiles.py).
 struct PackedGroup {
@@ -97,16 +93,7 @@ float rsqrt_mean(const float *x, int n, float eps) {
 
 } // namespace
 
-float from_f16(const uint8_t *bytes) {
-    const int bits = bytes[0] | bytes[1] << 8;
-    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float sign = bits >> 15 ? -1.0f : 1.0f;
-    if (exponent == 31)
-        return fraction ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
-    if (exponent == 0)
-        return sign * std::ldexp(static_cast<float>(fraction), -24);
-    return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-}
+float from_f16(const uint8_t *bytes) { return from_half(static_cast<uint16_t>(bytes[0] | bytes[1] << 8)); }
 
 void quantize(const float *x, int64_t ldx, int rows, int k, int block, int8_t *q, int ldq, float *scale,
               int32_t *sum32) {

@@ -24,6 +24,7 @@ PYBIND11_MODULE(_core, m) {
     clover::register_errors(m);
     clover::register_model(m);
     clover::register_decoding(m);
+    clover::register_quant(m);
     clover::register_kernels(m);
     clover::register_timing(m);
     m.def("available_isas", &isas, "Names of the kernel tables that this processor runs, best last.");

@@ -14,6 +14,33 @@ kernels: ModuleType  # every kernel for a named instruction set, for tests and b
 timing: ModuleType  # ceilings and timers, for benchmarks
 decoding: ModuleType  # how tokens are chosen, for tests
 
+class quant:  # a submodule: floats to stored bytes
+    @final
+    class Factor:
+        @property
+        def columns(self) -> int: ...
+
+    @final
+    class Encoder:
+        def __init__(self, threads: int = 0, isa: str | None = None) -> None: ...
+        @property
+        def threads(self) -> int: ...
+        @property
+        def isa(self) -> str: ...
+        def encode(
+            self,
+            rows: NDArray[Any],
+            out: NDArray[np.uint8],
+            *,
+            scheme: str,
+            group: int,
+            codebook: Sequence[int],
+            method: str,
+            weights: NDArray[np.float32] | None = None,
+            factor: quant.Factor | None = None,
+        ) -> tuple[float, float, float, float]: ...
+        def factor(self, hessian: NDArray[np.floating[Any]], damping: float) -> quant.Factor: ...
+
 def available_isas() -> list[str]: ...
 def default_threads(root: str = "") -> int: ...
 

@@ -26,7 +26,10 @@ def test_flag_names_the_recipe(tiny: Any, tmp_path: Path, flag: str) -> None:
 
 def test_recipe_and_group_size_are_passed_on(tiny: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert run(tiny().folder, "-o", out, "--int4", "--recipe", "int4-all", "--group-size", 64) == 0
+    source = tiny(
+        hidden=128, overrides={"shared_expert_intermediate_size": 64, "moe_intermediate_size": 64}
+    )
+    assert run(source.folder, "-o", out, "--int4", "--recipe", "int4-all", "--group-size", 64) == 0
     ours = json.loads((out / "config.json").read_text())["clover_edge"]
     assert (ours["recipe"], ours["group_size"]) == ("int4-all", 64)
     assert ours["tensors"]["embed"]["group"] == 64

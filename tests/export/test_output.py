@@ -11,7 +11,7 @@ import pytest
 from tiny_clover import make_checkpoint, tensor_shapes, tiny_config
 
 from clover_edge.errors import ArgumentError, ExportError, OutOfMemoryError
-from clover_edge.export import export_checkpoint, pipeline
+from clover_edge.export import coding, export_checkpoint, pipeline
 from clover_edge.export.packed_file import PackedWriter
 
 
@@ -119,7 +119,7 @@ def test_memory_is_bounded_by_a_chunk_not_by_a_tensor(
     make_checkpoint(tmp_path / "in", **shape)
     largest = tensor_shapes(tiny_config(**shape))["layers.0.mlp.experts.gate_up_proj"]
     assert largest == (32, 256, 256)  # 8 MB as float32
-    monkeypatch.setattr(pipeline, "_CHUNK", 1 << 15)
+    monkeypatch.setattr(coding, "CHUNK", 1 << 15)
     export_checkpoint(tmp_path / "in", tmp_path / "warm")
     tracemalloc.start()
     try:

@@ -22,6 +22,7 @@ from clover_edge.export.packed_file import (
     read_header,
 )
 from clover_edge.export.plan import make_plan
+from clover_edge.quant import RECIPES as BUILT_IN
 
 RECIPES = ("int4", "int4-all", "int8", "bf16", "f32")
 
@@ -98,7 +99,7 @@ def test_records_of_large_models_start_on_pages(tmp_path: Path) -> None:
     stack = next(item for item in model.tensors if hasattr(item, "experts"))
     # the plan believes the spec: a stack of a billion bytes needs no file behind it
     stack.parts["gate"] = type(stack.parts["gate"])((1 << 16, 1 << 16), stack.parts["gate"].pieces)
-    plan = make_plan(model, "int4", 32, 0, 10**12)
+    plan = make_plan(model, BUILT_IN["int4"], 32, 0, 10**12)
     (experts,) = [item for item in plan.tensors if item.name.endswith("experts")]
     assert experts.record_bytes % PAGE == 0
     for layout in plan.files:

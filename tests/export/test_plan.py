@@ -11,6 +11,7 @@ from tiny_clover import tensor_shapes, tiny_config
 
 from clover_edge.export.families import clover
 from clover_edge.export.plan import SHARD_BYTES, PlannedExperts, make_plan
+from clover_edge.export.recipe_file import find_recipe
 from clover_edge.export.report import plan_dict, plan_table
 from clover_edge.export.sources import TensorInfo
 
@@ -59,7 +60,7 @@ class Headers:
 )
 def test_sizes_of_the_real_model(recipe: str, gigabytes: float, record: int) -> None:
     model = clover.read(Headers())  # type: ignore[arg-type]
-    plan = make_plan(model, recipe, 32, 69_322_701_696, SHARD_BYTES)
+    plan = make_plan(model, find_recipe(recipe), 32, 69_322_701_696, SHARD_BYTES)
     assert plan.parameters == 34_661_350_848
     assert plan.tensor_bytes / 1e9 == pytest.approx(gigabytes, abs=0.005)
     assert plan.tensor_bytes < plan.file_bytes < plan.tensor_bytes + 1_000_000

@@ -15,34 +15,36 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-KERNELS = ROOT / "csrc/kernels"
+CSRC = ROOT / "csrc"
 AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = [*AVX2, *(f"-mavx512{name}" for name in ("f", "bw", "vl", "dq", "vnni"))]
 NEON = ["-march=armv8.2-a+dotprod"]
 I8MM = ["-march=armv8.2-a+dotprod+i8mm"]
 VNNI256 = [*AVX2, "-mavx512f", "-mavx512vl", "-mavx512vnni", "-DCLOVER_VNNI_EVEX"]
 FILES = {
-    "avx2.cc": AVX2,
-    "avxvnni.cc": [*AVX2, "-mavxvnni"],
-    "avxvnni.cc again": VNNI256,
-    "ceilings_avxvnni.cc": [*AVX2, "-mavxvnni"],
-    "ceilings_avxvnni.cc again": VNNI256,
-    "avx2_mixers.cc": AVX2,
-    "ceilings_avx2.cc": AVX2,
-    "avx512vnni.cc": AVX512,
-    "avx512vnni_mixers.cc": AVX512,
-    "ceilings_avx512vnni.cc": AVX512,
-    "neon_dotprod.cc": NEON,
-    "neon_mixers.cc": NEON,
-    "neon_i8mm.cc": I8MM,
-    "ceilings_neon.cc": NEON,
-    "ceilings_neon.cc again": I8MM,
+    "kernels/avx2.cc": AVX2,
+    "kernels/avxvnni.cc": [*AVX2, "-mavxvnni"],
+    "kernels/avxvnni.cc again": VNNI256,
+    "kernels/ceilings_avxvnni.cc": [*AVX2, "-mavxvnni"],
+    "kernels/ceilings_avxvnni.cc again": VNNI256,
+    "kernels/avx2_mixers.cc": AVX2,
+    "kernels/ceilings_avx2.cc": AVX2,
+    "kernels/avx512vnni.cc": AVX512,
+    "kernels/avx512vnni_mixers.cc": AVX512,
+    "kernels/ceilings_avx512vnni.cc": AVX512,
+    "kernels/neon_dotprod.cc": NEON,
+    "kernels/neon_mixers.cc": NEON,
+    "kernels/neon_i8mm.cc": I8MM,
+    "kernels/ceilings_neon.cc": NEON,
+    "kernels/ceilings_neon.cc again": I8MM,
+    "quant/avx2.cc": AVX2,
+    "quant/avx512.cc": AVX512,
 }
 HEADERS = ("<immintrin.h>", "<arm_neon.h>")
 WEAK = set("wWvVu")  # weak and unique symbols, in nm's letters
 # What a table offers to dispatch.cc and to its own other file; everything else is local.
 PUBLIC = re.compile(
-    r"clover::(k\w+(Kernels|Ceilings)|(avx2|avx512vnni|neon)::(delta_\w+|attention)\(.*\))"
+    r"clover::(k\w+(Kernels|Ceilings)|quant::k\w+Coder|(avx2|avx512vnni|neon)::(delta_\w+|attention)\(.*\))"
 )
 
 
@@ -64,16 +66,16 @@ def symbols(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     compiler = compiler_for(machine)
     if compiler is None:
         pytest.skip(f"no compiler here makes code for {machine}")
-    if not KERNELS.exists():
+    if not CSRC.exists():
         pytest.skip("the sources are not beside the tests")
     asked = [compiler, "-print-prog-name=nm"]
     nm = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     if shutil.which(nm) is None:
         pytest.skip(f"needs nm for {machine}")
     made = tmp_path_factory.mktemp("object") / "kernels.o"
-    flags = ["-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", f"-I{ROOT / 'csrc'}"]
+    flags = ["-std=c++17", "-O0", "-ffp-contract=off", "-fPIC", f"-I{CSRC}"]
     subprocess.run(
-        [compiler, *flags, *FILES[source], "-c", KERNELS / source.split()[0], "-o", made],
+        [compiler, *flags, *FILES[source], "-c", CSRC / source.split()[0], "-o", made],
         check=True,
     )
     listing = subprocess.run(
@@ -100,11 +102,11 @@ def test_every_file_is_checked() -> None:
     """A file that needs an instruction set's own header is in the list above."""
     vector = (
         {
-            path.name
-            for path in KERNELS.glob("*.cc")
+            str(path.relative_to(CSRC))
+            for path in CSRC.glob("*/*.cc")
             if any(header in path.read_text() for header in HEADERS)
         }
-        if KERNELS.exists()
+        if CSRC.exists()
         else {name.split()[0] for name in FILES}
     )
     assert vector == {name.split()[0] for name in FILES}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clover_edge.errors import ArgumentError
-from clover_edge.quant import CODEBOOK, RECIPES, Scheme, fit_group, recipe, scheme_for
+from clover_edge.quant import CODEBOOK, RECIPES, Rule, Scheme, fit_group, recipe, scheme_for
 from clover_edge.quant.recipes import CLASSES
 
 
@@ -99,13 +99,24 @@ def test_group_size_outside_the_format_is_refused() -> None:
 
 def test_recipes_cover_every_class_and_keep_small_tensors_float() -> None:
     for name in RECIPES:
-        assert set(recipe(name)) == set(CLASSES)
-        assert recipe(name)["float"] == "f32"
-    assert recipe("int4")["expert"] == "int4"
-    assert recipe("int4")["dense"] == recipe("int4")["embed"] == recipe("int4")["head"] == "int8"
-    small = recipe("int4-small")
+        assert recipe(name).name == name and not recipe(name).rules
+        assert set(recipe(name).classes) == set(CLASSES)
+        assert recipe(name).classes["float"] == "f32"
+    int4 = recipe("int4").classes
+    assert int4["expert"] == "int4"
+    assert int4["dense"] == int4["embed"] == int4["head"] == "int8"
+    small = recipe("int4-small").classes
     assert small["expert"] == "int3"
     assert small["dense"] == small["embed"] == small["head"] == "int4"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "group", "said"),
+    [("int5", None, "int5"), ("int3", 32, "32"), ("int8", 48, "48"), ("bf16", 32, "none")],
+)
+def test_rule_that_no_scheme_fits_is_refused(scheme: str, group: int | None, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        Rule("embed", scheme, group)
 
 
 def test_unknown_recipe_names_the_known_ones() -> None:
