@@ -105,6 +105,9 @@ class Model:
         *,
         coreset: int | None = None,
     ) -> Floats: ...
+    def observe(
+        self, callback: Callable[[int, str, dict[str, NDArray[Any]]], None] | None
+    ) -> None: ...
     def generate(
         self,
         state: State,
