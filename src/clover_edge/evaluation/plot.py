@@ -26,7 +26,7 @@ def draw(found: Evaluation) -> bytes | None:
     modes = [mode for mode in ("commit", "preview") if mode in found.layers[0]]
     routed = found.worst_router_agreement
     rows = 2 if routed else 1
-    size = (1.2 + 4.2 * len(modes), 0.9 + 2.7 * rows)
+    size = (0.8 + 4.0 * len(modes), 0.6 + 2.5 * rows)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, len(modes), sharex=True, sharey="row", squeeze=False)
     for column, mode in enumerate(modes):
@@ -42,7 +42,8 @@ def draw(found: Evaluation) -> bytes | None:
     axes[0][0].legend(frameon=False)
     if routed:
         axes[1][0].set_ylabel("router agreement")
-        axes[1][0].set_ylim(top=1 + 0.05 * (1 - min(routed.values())))
+        room = 1.001 - min(routed.values())  # below the worst, for its label
+        axes[1][0].set_ylim(1.001 - 1.2 * room, 1 + 0.05 * room)
     against = f" against {found.against['name']}" if found.against else ""
     figure.suptitle(f"{found.model['name']}{against}")
     out = io.BytesIO()
@@ -67,8 +68,9 @@ def _agreement(axis: Any, found: Evaluation, mode: str) -> None:
     axis.annotate(
         f"worst {100 * y[worst]:.1f} %",
         (x[worst], y[worst]),
-        xytext=(6, 6),
+        xytext=(0, -14),
         textcoords="offset points",
+        ha="center",
         fontsize=8,
     )
     _frame(axis)
