@@ -10,12 +10,17 @@ log-normal spreads (sigma 0.5). Nothing is timed, so the figures are the same on
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clover_edge.quant import CODEBOOK, ErrorStats, Scheme
-from clover_edge.quant.rounding import dequantise, quantise, round_groups
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from quant_reference import GRID, half, largest, search
+
+from clover_edge.quant import CODEBOOK, ErrorStats, Scheme, encode
 
 Floats = NDArray[np.float32]
 
@@ -36,9 +41,9 @@ def weights(seed: int, rows: int) -> dict[str, Floats]:
     return {name: values.astype(np.float32) for name, values in made.items()}
 
 
-def sqnr(x: Floats, scheme: Scheme, search: bool = True) -> float:
+def sqnr(x: Floats, scheme: Scheme, method: str) -> float:
     stats = ErrorStats()
-    stats.add(x, dequantise(*quantise(x, scheme, search=search), scheme))
+    encode(x, scheme, stats, method=method)
     assert stats.sqnr_db is not None
     return stats.sqnr_db
 
@@ -48,25 +53,23 @@ def table() -> None:
     sets = weights(99, 256)
     print("| scheme | group | bits a weight |" + "".join(f" {name} |" for name in sets))
     print("| --- | ---: | ---: |" + " ---: |" * len(sets))
-    rows = [(name, Scheme(name, g), True) for name in ("int8", "int4") for g in (32, 64, 128)]
-    rows += [("int4, plain rounding", Scheme("int4", 32), False)]
-    rows += [("codebook4", Scheme("codebook4", g, CODEBOOK), True) for g in (32, 64, 128)]
-    rows += [("codebook4 with IQ4_NL's values", Scheme("codebook4", 32, IQ4_NL), True)]
-    rows += [
-        ("int3", Scheme("int3", 64), True),
-        ("int3, plain rounding", Scheme("int3", 64), False),
-    ]
-    for label, scheme, search in rows:
+    rows = [(name, Scheme(name, g), "rtn") for name in ("int8", "int4") for g in (32, 64, 128)]
+    rows += [("int4, absmax", Scheme("int4", 32), "absmax")]
+    rows += [("codebook4", Scheme("codebook4", g, CODEBOOK), "rtn") for g in (32, 64, 128)]
+    rows += [("codebook4 with IQ4_NL's values", Scheme("codebook4", 32, IQ4_NL), "rtn")]
+    rows += [("int3", Scheme("int3", 64), "rtn"), ("int3, absmax", Scheme("int3", 64), "absmax")]
+    for label, scheme, method in rows:
         bits = scheme.nbytes((16, scheme.group)) / (2 * scheme.group)
-        cells = "".join(f" {sqnr(x, scheme, search):.2f} |" for x in sets.values())
+        cells = "".join(f" {sqnr(x, scheme, method):.2f} |" for x in sets.values())
         print(f"| {label} | {scheme.group} | {bits:.2f} |{cells}")
 
 
 class Fractions:
-    """A codebook on its way: values that are not yet whole. See rounding.Levels."""
+    """A codebook on its way: values that are not yet whole. See quant_reference.Levels."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         self.ends = (float(values[0]), float(values[-1]))
+        self.nearer = min(-self.ends[0], self.ends[1])
         self._values = values.astype(np.float32)
         self._borders = (self._values[1:] + self._values[:-1]) / 2
 
@@ -86,7 +89,9 @@ def find(rounds: int = 60) -> tuple[int, ...]:
         numerator, denominator = np.zeros(16), np.zeros(16)
         for x, share in sets:
             columns = np.ascontiguousarray(x.reshape(-1, 32).T)
-            codes, scales = round_groups(columns, Fractions(book))
+            levels = Fractions(book)
+            scales = half(search(columns, largest(columns), levels, GRID)).astype(np.float32)
+            codes = levels.codes(columns / scales)
             scale = np.broadcast_to(scales.astype(np.float64), columns.shape).ravel()
             weight = share / float(np.square(x).mean())
             numerator += weight * np.bincount(codes.ravel(), scale * columns.ravel(), 16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,32 +12,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from .files import parse_json, read_bytes, read_json
-from .sources import FLOAT_DTYPES, Rows, Source, TensorInfo, open_source
+from .files import parse_json
+from .sources import (
+    FLOAT_DTYPES,
+    Opened,
+    Rows,
+    Stored,
+    TensorInfo,
+    WithTensor,
+    add_preview,
+    open_checkpoint,
+)
 
 Floats = NDArray[np.float32]
 
 
 class Checkpoint:
-    """A folder with ``config.json`` and weights. A context manager: closes its files."""
+    """Configuration and weights of whatever kind of file. A context manager: closes its files."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Reads configuration and headers, no weight.
+    def __init__(
+        self, path: str | Path | Opened, *, preview_tensors: str | Path | None = None
+    ) -> None:
+        """Reads configuration and headers, no weight. ``path``: a Hugging Face folder, a GGUF file
+        or a folder with one, or what was opened otherwise; ``preview_tensors``: a folder that
+        holds those of a Clover checkpoint which lost them.
 
         Raises CheckpointError naming the file, and the tensor or field in it, that is missing,
-        truncated or contradicts itself.
+        truncated or contradicts itself; UnsupportedModelError naming a quantisation, block type or
+        architecture that is not read.
         """
-        self.path = Path(path)
-        if not self.path.is_dir():
-            reason = "is a file, not a folder" if self.path.exists() else "does not exist"
-            raise CheckpointError(str(self.path), "folder", reason)
-        self.config_path = self.path / "config.json"
-        self.config_bytes = read_bytes(self.config_path)
-        self.config: dict[str, Any] = parse_json(self.config_bytes, self.config_path)
-        if "clover_edge" in self.config:
-            reason = "is there already: this folder is packed; export its source instead"
-            raise CheckpointError(str(self.config_path), "clover_edge", reason)
-        self._source: Source = open_source(self.path)
+        opened = path if isinstance(path, Opened) else open_checkpoint(Path(path))
+        self.path = opened.config_path.parent if isinstance(path, Opened) else Path(path)
+        if preview_tensors is not None:
+            try:
+                opened = add_preview(opened, Path(preview_tensors))
+            except BaseException:
+                opened.source.close()
+                raise
+        self.config_path, self.config = opened.config_path, opened.config
+        self.config_bytes, self._side = opened.config_bytes, opened.side
+        self._source = opened.source
+        self._stored: dict[str, Stored | None] = {}
 
     @property
     def tensors(self) -> Mapping[str, TensorInfo]:
@@ -46,10 +62,27 @@ class Checkpoint:
     def nbytes(self) -> int:
         return sum(info.nbytes for info in self.tensors.values())
 
+    def side_file(self, name: str) -> bytes | None:
+        """A file beside the configuration, or what stands for it in a GGUF file."""
+        return self._side(name)
+
     def optional_json(self, name: str) -> dict[str, Any]:
         """A JSON file beside the configuration; empty when there is none."""
-        path = self.path / name
-        return read_json(path) if path.exists() else {}
+        data = self.side_file(name)
+        return {} if data is None else parse_json(data, self.path / name)
+
+    def with_tensor(self, name: str, values: Floats) -> Checkpoint:
+        """This checkpoint and one more tensor, float32, which is in memory; shares its files."""
+        other = copy(self)
+        other._source, other._stored = WithTensor(self._source, name, values), {}
+        return other
+
+    def stored(self, name: str) -> Stored | None:
+        """A tensor's own codes, where one of our schemes holds them exactly. Looks at scales, and
+        at codes of 8 bits, when it is asked for the first time."""
+        if name not in self._stored:
+            self._stored[name] = self._source.stored(name)
+        return self._stored[name]
 
     def row_dtype(self, name: str) -> np.dtype[Any]:
         """The type in which ``read_rows`` need not convert: float32, float16, or uint16 for the

@@ -13,17 +13,19 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ..errors import CloverError
-from ..quant import GROUPS, RECIPES, Recipe
+from ..quant import GROUPS, METHODS, RECIPES, Recipe
+from .calibration import DEFAULT_TOKENS, calibration_passages
 from .checkpoint import Checkpoint
 from .coding import Coding
 from .norms import NORMS
+from .partial import unfinished
 from .pipeline import plan_export, write_plan
 from .plan import SHARD_BYTES, Plan
 from .recipe_file import find_recipe
 from .report import loss_table, plan_dict, plan_table
 
 _BASES = ("int4", "int8", "bf16", "f32")
-_METHODS = ("rtn", "hqq")  # those that need no calibration
+_METHODS = tuple(method for method in METHODS if method != "absmax")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,10 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CloverError as problem:
         print(f"clover-export: {problem}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("clover-export: interrupted; nothing was written", file=sys.stderr)
+        print(f"clover-export: interrupted; {_left(options.out)}", file=sys.stderr)
     finally:
         signal.signal(signal.SIGTERM, before)
     return 1
+
+
+def _left(out: Path | None) -> str:
+    """What an interruption has left."""
+    if out is None or not unfinished(out.resolve()).exists():
+        return "nothing was written"
+    return f"the same command with --resume goes on ({unfinished(out)} holds what is done)"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="clover-export",
         description="Pack a PyTorch checkpoint folder for clover-edge, quantising it on the way.",
     )
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="Hugging Face folder")
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CHECKPOINT", help="Hugging Face folder, or GGUF file"
+    )
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="new or empty folder")
     base = parser.add_mutually_exclusive_group()
     for name in _BASES:
@@ -72,6 +83,19 @@ def _parser() -> argparse.ArgumentParser:
         "--method", choices=_METHODS, default="rtn", help="how codes are found (default rtn)"
     )
     parser.add_argument(
+        "--calib",
+        type=Path,
+        metavar="FILE.txt|jsonl",
+        help="calibration text for the methods weighted and gptq; default: a small built-in set",
+    )
+    parser.add_argument(
+        "--calib-tokens",
+        type=_count,
+        default=DEFAULT_TOKENS,
+        metavar="N",
+        help=f"tokens of it to run (default {DEFAULT_TOKENS})",
+    )
+    parser.add_argument(
         "--threads", type=_count, default=0, metavar="N", help="default: as many as fit the machine"
     )
     parser.add_argument(
@@ -82,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--shard-size", type=_gigabytes, default=SHARD_BYTES, metavar="GB", help="default 4"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where an interrupted export to OUT stopped"
+    )
+    parser.add_argument(
+        "--preview-tensors", type=Path, metavar="FOLDER", help="where a GGUF lost Clover's own"
     )
     parser.add_argument(
         "--report",
@@ -112,7 +142,7 @@ def _gigabytes(text: str) -> int:
 def _count(text: str) -> int:
     count = int(text)
     if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of threads")
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return count
 
 
@@ -129,8 +159,8 @@ def _recipe(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str
 
 def _run(options: argparse.Namespace, recipe: Recipe) -> int:
     started = time.monotonic()
-    coding = Coding(options.method, None, options.threads)
-    with Checkpoint(options.checkpoint) as source:
+    coding = Coding(options.method, threads=options.threads)
+    with Checkpoint(options.checkpoint, preview_tensors=options.preview_tensors) as source:
         plan = plan_export(source, recipe, options.group_size, options.shard_size)
         print(plan_table(plan), file=sys.stderr)
         for warning in plan.warnings:
@@ -139,10 +169,22 @@ def _run(options: argparse.Namespace, recipe: Recipe) -> int:
             if options.json:
                 _print_json(plan_dict(plan))
             return 0
+        passages = calibration_passages(
+            source, plan.model.spec, options.method, options.calib, options.calib_tokens
+        )
         with _Bar(plan) as bar:
             report = write_plan(
-                source, plan, options.out, coding=coding, norm=options.norm, progress=bar.update
+                source,
+                plan,
+                options.out,
+                coding=coding,
+                passages=passages,
+                norm=options.norm,
+                resume=options.resume,
+                progress=bar.update,
             )
+    for warning in report.coding.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
     print(loss_table(report), file=sys.stderr)
     seconds = time.monotonic() - started
     print(f"{options.out}: {plan.file_bytes:,} bytes in {seconds:.1f} s", file=sys.stderr)
@@ -159,7 +201,9 @@ def _measure(options: argparse.Namespace) -> int:
 
     try:
         with (
-            packed_to_float(options.checkpoint, norm=options.norm) as reference,
+            packed_to_float(
+                options.checkpoint, norm=options.norm, preview_tensors=options.preview_tensors
+            ) as reference,
             Bars() as bars,
         ):
             found = evaluate(options.out, against=reference, progress=bars.update)

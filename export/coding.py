@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import ArgumentError, CheckpointError
-from ..quant import DATA_FREE, METHODS, Calibration, ErrorStats, Scheme, encode, settle
+from ..quant import METHODS, Calibration, ErrorStats, Scheme, encode, settle
 from ..quant.encode import from_bf16
 from ..quant.schemes import TILE_ROWS
 from .checkpoint import Checkpoint
@@ -36,12 +36,10 @@ class Coding:
     methods: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        """ArgumentError for a method that does not exist, or lacks the calibration it needs."""
+        """ArgumentError for a method that does not exist."""
         if self.method not in METHODS:
             known = ", ".join(METHODS)
             raise ArgumentError(f"unknown method {self.method!r}; known: {known}")
-        if self.method not in DATA_FREE and self.calibrations is None:
-            raise ArgumentError(f"method {self.method} needs calibration")
 
     def chunks(
         self,

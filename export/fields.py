@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, UnsupportedModelError
 
 _LARGEST = 2**31 - 1
 
@@ -52,6 +52,17 @@ class Fields:
         if type(value) is not bool:
             raise self.refuse(key, f"{value!r} is neither true nor false")
         return value
+
+    def only(self, key: str, known: Any) -> None:
+        """UnsupportedModelError where the key asks for anything but ``known``; it may be absent."""
+        if (value := self.get(key, known)) != known:
+            raise UnsupportedModelError(
+                f"{self.path}: {key}: {value!r} is not supported (only {known!r} is)"
+            )
+
+    def groups(self, key: str, heads: int, groups: int) -> None:
+        if heads % groups:
+            raise self.refuse(key, f"{heads} heads do not divide into groups of {groups}")
 
     def section(self, key: str) -> Fields:
         """A nested object; an absent one is empty."""

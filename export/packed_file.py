@@ -89,10 +89,13 @@ class PackedWriter:
     """Writes the files of a layout one after the other: ``write`` takes the next bytes of the
     blob that is due, and its name, so that a wrong order cannot go unnoticed."""
 
-    def __init__(self, folder: Path, files: list[FileLayout]) -> None:
+    def __init__(self, folder: Path, files: list[FileLayout], done: int = 0) -> None:
+        """``done``: so many blobs are there already, pads not counted; whatever the files hold
+        behind them is cut off."""
         self._folder, self._files = folder, files
         self._due = [(layout, *item) for layout in files for item in layout.blobs]
-        self._next, self._left = 0, 0
+        named = [i for i, (_, blob, _) in enumerate(self._due) if not _is_pad(blob)]
+        self._next, self._left = named[done - 1] + 1 if done else 0, 0
         self._file: BinaryIO | None = None
         self._open: FileLayout | None = None
         self._advance()
@@ -120,30 +123,34 @@ class PackedWriter:
             blob.name: layout.name
             for layout in self._files
             for blob, _ in layout.blobs
-            if not blob.name.startswith(PAD_PREFIX)
+            if not _is_pad(blob)
         }
         total = sum(blob.nbytes for layout in self._files for blob, _ in layout.blobs)
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
         (self._folder / INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n")
 
-    def close(self) -> None:
+    def sync(self) -> None:
+        """What was written is on the disk."""
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self.sync()
             self._file.close()
             self._file = None
 
     def _advance(self) -> None:
         """Make the next blob due: open its file, fill pads."""
         while self._next < len(self._due):
-            layout, blob, _ = self._due[self._next]
+            layout, blob, offset = self._due[self._next]
             if layout is not self._open:
                 self.close()
                 self._open = layout
-                self._file = (self._folder / layout.name).open("wb")
-                self._file.write(layout.header)
+                self._file = _begin(self._folder / layout.name, layout.header, offset)
             self._left = blob.nbytes
-            if not blob.name.startswith(PAD_PREFIX):
+            if not _is_pad(blob):
                 return
             assert self._file is not None
             self._file.write(bytes(blob.nbytes))
@@ -160,3 +167,18 @@ class PackedWriter:
     ) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _is_pad(blob: Blob) -> bool:
+    return blob.name.startswith(PAD_PREFIX)
+
+
+def _begin(path: Path, header: bytes, offset: int) -> BinaryIO:
+    """A weight file, opened where its data goes on ``offset`` bytes from their start."""
+    file = path.open("r+b" if offset else "wb")
+    if offset:
+        file.truncate(len(header) + offset)
+        file.seek(0, os.SEEK_END)
+    else:
+        file.write(header)
+    return file

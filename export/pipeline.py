@@ -9,23 +9,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from ..errors import ArgumentError, ExportError, OutOfMemoryError
-from ..quant import ErrorStats, Recipe
+from ..quant import CALIBRATED, Recipe, Scheme
 from ..quant.schemes import TILE_ROWS
+from .calibration import DEFAULT_TOKENS, Calibrator, Passage, calibration_passages
 from .checkpoint import Checkpoint
-from .coding import CHUNK, Calibrations, Coding
-from .families import read_model
+from .coding import CHUNK, Coding
+from .families import Model, Piece, read_model
+from .kept import choose
 from .norms import NORMS, check_decay, detect_norm_offset
-from .packed_file import PackedWriter
+from .partial import Partial, identity, unfinished
 from .plan import SHARD_BYTES, Plan, PlannedExperts, PlannedTensor, make_plan
 from .recipe_file import find_recipe
 from .report import Report, config_hash
-
-Progress = Callable[[int, int, str], None]
+from .weights import Progress, write_weights
 
 FORMAT_VERSION = 1
 COPIED = (
@@ -45,9 +46,15 @@ def plan_export(
     group_size: int | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Plan:
-    """What ``export_checkpoint`` would write. Reads configuration and headers, no weight."""
+    """What ``export_checkpoint`` would write. Reads configuration and headers, no weight; of
+    quantised tensors the scales, and codes of 8 bits."""
     model = read_model(checkpoint)
-    return make_plan(model, find_recipe(recipe), group_size, checkpoint.nbytes, shard_bytes)
+
+    def origin(pieces: tuple[Piece, ...], wanted: Scheme) -> tuple[Scheme, str]:
+        return choose(checkpoint, pieces, wanted)
+
+    chosen = find_recipe(recipe)
+    return make_plan(model, chosen, group_size, checkpoint.nbytes, shard_bytes, origin)
 
 
 def export_checkpoint(
@@ -57,25 +64,42 @@ def export_checkpoint(
     recipe: str | Path | Recipe = "int4",
     group_size: int | None = None,
     method: str = "rtn",
-    calibrations: Calibrations | None = None,
+    calib: str | Path | None = None,
+    calib_tokens: int = DEFAULT_TOKENS,
     threads: int = 0,
     norm: str = "auto",
     shard_bytes: int = SHARD_BYTES,
+    resume: bool = False,
+    preview_tensors: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Pack a checkpoint folder into ``out``, which must be absent or an empty folder.
+    """Pack a checkpoint (a folder or a GGUF file) into ``out``, which must be absent or empty.
 
     ``recipe``: a name, or a TOML file of one's own. ``group_size`` None: 32 where it fits.
-    ``method``: one of ``quant.METHODS``; the calibrated ones ask ``calibrations`` matrix by matrix.
+    ``method``: one of ``quant.METHODS``; the calibrated ones run ``calib_tokens`` tokens of
+    ``calib`` (a .txt or .jsonl file; None: a small built-in set) through the checkpoint.
     ``threads`` 0: as many as fit the machine; they change no byte.
-    ``progress(done, total, name)`` counts parameters. Raises CheckpointError, ExportError,
-    UnsupportedModelError, ArgumentError or OutOfMemoryError; whatever happens, ``out`` is complete
-    or untouched.
+    ``resume``: go on where an interrupted export of the same things to the same place stopped; the
+    result is the same, byte for byte. ``progress(done, total, name)`` counts parameters.
+
+    Raises CheckpointError, ExportError, UnsupportedModelError, ArgumentError or OutOfMemoryError;
+    whatever happens, ``out`` is complete or untouched.
     """
-    with Checkpoint(checkpoint) as source:
-        coding = Coding(method, calibrations, threads)
+    with Checkpoint(checkpoint, preview_tensors=preview_tensors) as source:
+        coding = Coding(method, threads=threads)
         plan = plan_export(source, recipe, group_size, shard_bytes)
-        return write_plan(source, plan, out, coding=coding, norm=norm, progress=progress)
+        spec = plan.model.spec
+        passages = calibration_passages(source, spec, method, calib, calib_tokens)
+        return write_plan(
+            source,
+            plan,
+            out,
+            coding=coding,
+            passages=passages,
+            norm=norm,
+            resume=resume,
+            progress=progress,
+        )
 
 
 def write_plan(
@@ -84,36 +108,71 @@ def write_plan(
     out: str | Path,
     *,
     coding: Coding,
+    passages: list[Passage] | None = None,
     norm: str = "auto",
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Carry out a plan made for this checkpoint."""
+    """Carry out a plan made for this checkpoint; a calibrated method needs ``passages``."""
     if norm not in ("auto", *NORMS):
         raise ArgumentError(f"norm must be auto, {' or '.join(NORMS)}, not {norm!r}")
+    if coding.method in CALIBRATED and not passages and coding.calibrations is None:
+        raise ArgumentError(f"method {coding.method} needs calibration")
     target = _check_target(Path(out))
-    _check_room(target, plan)
+    _check_room(target, plan, resume)
     _check_memory(plan)
     for name in COPIED:
         if name.endswith(".json"):
             source.optional_json(name)
     check_decay(source, plan.model.decay_probes)
-    offset = detect_norm_offset(source, plan.model.norm_probes, norm)
-    spec = {**plan.model.spec, "norm_offset": offset}
-    partial = target.parent / f".{target.name}.partial-{os.getpid()}"
+    spec = {**plan.model.spec, "norm_offset": _norm_offset(source, plan.model, norm)}
+    if passages:
+        hessians = coding.method == "gptq"
+        coding.calibrations = Calibrator(
+            source, plan.model, spec, passages, hessians=hessians, threads=coding.threads
+        )
+    made_of = _identity(source, plan, spec, coding, passages or [])
     try:
-        partial.mkdir()
-        try:
-            errors = _write_weights(source, plan, coding, partial, progress)
+        with Partial(target, made_of, resume=resume) as partial:
+            errors = write_weights(source, plan, coding, partial.folder, progress, partial)
             report = Report(plan, errors, config_hash(source.config_bytes), coding)
-            _write_side_files(source, spec, report, partial)
-            os.replace(partial, target)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+            _write_side_files(source, spec, report, partial.folder)
+            partial.finish()
     except OSError as problem:
         place = problem.filename or target
         raise ExportError(f"{place}: {problem.strerror or problem}") from problem
     return report
+
+
+def _identity(
+    source: Checkpoint, plan: Plan, spec: dict[str, Any], coding: Coding, passages: list[Passage]
+) -> str:
+    """Of everything that decides a byte of the result."""
+    tensors = {
+        name: [info.dtype, info.shape, info.file.name, *_stamp(info.file)]
+        for name, info in source.tensors.items()
+    }
+    texts = [[passage.ids.tolist(), passage.masked.tolist()] for passage in passages]
+    entries = {item.name: item.entry for item in plan.tensors}
+    files = [[layout.name, layout.nbytes] for layout in plan.files]
+    config = config_hash(source.config_bytes)
+    return identity(
+        __version__, FORMAT_VERSION, config, tensors, entries, files, spec, coding.method, texts
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _norm_offset(source: Checkpoint, model: Model, norm: str) -> float:
+    known: float | None = model.spec.get("norm_offset")
+    if known is None:
+        return detect_norm_offset(source, model.norm_probes, norm)
+    if norm != "auto" and NORMS[norm] != known:
+        raise ArgumentError(f"norm: {norm!r} is not how the {model.family} family means its norms")
+    return known
 
 
 def _check_target(out: Path) -> Path:
@@ -129,9 +188,11 @@ def _check_target(out: Path) -> Path:
     return target
 
 
-def _check_room(target: Path, plan: Plan) -> None:
+def _check_room(target: Path, plan: Plan, resume: bool) -> None:
     free = shutil.disk_usage(target.parent).free
     needed = plan.file_bytes + _SLACK
+    if resume:
+        needed -= sum(path.stat().st_size for path in unfinished(target).glob("*"))
     if needed > free:
         raise ExportError(f"{target.parent}: the export needs {needed:,} bytes, {free:,} are free")
 
@@ -162,69 +223,13 @@ def available_memory() -> int | None:
     return None
 
 
-class _Meter:
-    """Counts parameters done and tells ``progress`` about it."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self.done, self.total, self.progress = 0, total, progress
-
-    def add(self, count: int, name: str) -> None:
-        self.done += count
-        if self.progress is not None:
-            self.progress(self.done, self.total, name)
-
-
-def _write_weights(
-    source: Checkpoint, plan: Plan, coding: Coding, folder: Path, progress: Progress | None
-) -> dict[str, ErrorStats]:
-    errors: dict[str, ErrorStats] = {}
-    meter = _Meter(plan.parameters, progress)
-    with PackedWriter(folder, list(plan.files)) as writer:
-        for item in plan.tensors:
-            if isinstance(item, PlannedTensor):
-                stats = errors[item.name] = ErrorStats()
-                pieces, width = item.source.pieces, item.source.shape[-1]
-                for data, count in coding.chunks(
-                    source, item.name, None, pieces, width, item.scheme, stats
-                ):
-                    writer.write(item.name, data)
-                    meter.add(count, item.name)
-            else:
-                errors.update(_write_experts(source, item, coding, writer, meter))
-        writer.finish()
-    return errors
-
-
-def _write_experts(
-    source: Checkpoint, item: PlannedExperts, coding: Coding, writer: PackedWriter, meter: _Meter
-) -> dict[str, ErrorStats]:
-    """Record by record; a record is padded between its parts and behind the last."""
-    errors = {f"{item.name}.{name}": ErrorStats() for name in item.parts}
-    for expert in range(item.source.experts):
-        done = 0
-        for name, part in item.parts.items():
-            if gap := part.offset - done:
-                writer.write(item.name, bytes(gap))
-            matrix = f"{item.name}.{name}"
-            pieces, width = (part.source.pieces[expert],), part.source.shape[-1]
-            for data, count in coding.chunks(
-                source, matrix, expert, pieces, width, part.scheme, errors[matrix]
-            ):
-                writer.write(item.name, data)
-                meter.add(count, item.name)
-            done = part.offset + part.nbytes
-        if gap := item.record_bytes - done:
-            writer.write(item.name, bytes(gap))
-    return errors
-
-
 def _write_side_files(
     source: Checkpoint, spec: dict[str, Any], report: Report, folder: Path
 ) -> None:
     plan = report.plan
     for name in COPIED:
-        if (source.path / name).is_file():
-            shutil.copyfile(source.path / name, folder / name)
+        if (data := source.side_file(name)) is not None:
+            (folder / name).write_bytes(data)
     ours = {
         "format_version": FORMAT_VERSION,
         "family": plan.model.family,

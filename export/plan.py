@@ -11,6 +11,7 @@ from ..quant.recipes import EXPERT, Recipe
 from ..quant.schemes import LAYOUT, Scheme, Shape
 from .assignment import Assignment
 from .families import ExpertStack, Model, Part, Tensor
+from .kept import ORIGINS, Choose, from_float
 from .packed_file import ALIGNMENT, PAGE, Blob, FileLayout, lay_out
 
 SHARD_BYTES = 4_000_000_000
@@ -24,6 +25,7 @@ class PlannedTensor:
 
     source: Tensor
     scheme: Scheme
+    origin: str
 
     @property
     def name(self) -> str:
@@ -57,6 +59,7 @@ class PlannedPart:
     source: Part
     scheme: Scheme
     offset: int
+    origin: str
 
     @property
     def nbytes(self) -> int:
@@ -145,6 +148,12 @@ class Plan:
         return sum(layout.nbytes for layout in self.files)
 
     @property
+    def origins(self) -> dict[str, int]:
+        """How many matrices and vectors have their values from where (export/kept.py)."""
+        found = [part.origin for tensor in self.tensors for _, part in _matrices(tensor)]
+        return {origin: found.count(origin) for origin in ORIGINS if origin in found}
+
+    @property
     def classes(self) -> list[ClassTotal]:
         rows = []
         for kind in dict.fromkeys(tensor.kind for tensor in self.tensors):
@@ -163,22 +172,29 @@ class Plan:
 
 
 def make_plan(
-    model: Model, recipe: Recipe, group_size: int | None, source_bytes: int, shard_bytes: int
+    model: Model,
+    recipe: Recipe,
+    group_size: int | None,
+    source_bytes: int,
+    shard_bytes: int,
+    choose: Choose = from_float,
 ) -> Plan:
-    """Assign schemes and places; ``group_size`` None: 32 where it fits. Reads nothing.
+    """Assign schemes and places; ``group_size`` None: 32 where it fits. ``choose`` decides where
+    values come from (export/kept.py). Reads nothing itself.
 
     ArgumentError for a group or shard size that does not exist, and naming the tensor for one that
     cannot be stored as the recipe or the group size asks for.
     """
     if shard_bytes < PAGE:
         raise ArgumentError(f"shard size must be at least {PAGE} bytes, not {shard_bytes}")
+
     tensors: list[Planned] = []
     for large in (False, True):
         assignment = Assignment(recipe, group_size)
         tensors = [
-            _plan_experts(item, assignment, large)
+            _plan_experts(item, assignment, choose, large)
             if isinstance(item, ExpertStack)
-            else PlannedTensor(item, assignment.scheme(item.name, item.kind, item.shape))
+            else _plan_tensor(item, assignment, choose)
             for item in model.tensors
         ]
         if sum(tensor.blob.nbytes for tensor in tensors) <= _LARGE_MODEL:
@@ -196,30 +212,35 @@ def make_plan(
     )
 
 
-def _plan_experts(stack: ExpertStack, assignment: Assignment, large: bool) -> PlannedExperts:
+def _plan_tensor(item: Tensor, assignment: Assignment, choose: Choose) -> PlannedTensor:
+    wanted = assignment.scheme(item.name, item.kind, item.shape)
+    return PlannedTensor(item, *choose(item.pieces, wanted))
+
+
+def _plan_experts(
+    stack: ExpertStack, assignment: Assignment, choose: Choose, large: bool
+) -> PlannedExperts:
     parts, offset = {}, 0
     for name, part in stack.parts.items():
-        scheme = assignment.scheme(f"{stack.name}.{name}", EXPERT, part.shape)
-        planned = PlannedPart(part, scheme, offset)
+        wanted = assignment.scheme(f"{stack.name}.{name}", EXPERT, part.shape)
+        scheme, origin = choose(part.pieces, wanted)
+        planned = PlannedPart(part, scheme, offset, origin)
         parts[name] = planned
         offset = _up(offset + planned.nbytes, ALIGNMENT)
     alignment = PAGE if large else ALIGNMENT
     return PlannedExperts(stack, parts, _up(offset, alignment), alignment)
 
 
-def _matrices(tensor: Planned) -> list[tuple[str, Shape, Scheme]]:
+def _matrices(tensor: Planned) -> list[tuple[str, PlannedTensor | PlannedPart]]:
     if isinstance(tensor, PlannedTensor):
-        return [(tensor.name, tensor.source.shape, tensor.scheme)]
-    return [
-        (f"{tensor.name}.{name}", part.source.shape, part.scheme)
-        for name, part in tensor.parts.items()
-    ]
+        return [(tensor.name, tensor)]
+    return [(f"{tensor.name}.{name}", part) for name, part in tensor.parts.items()]
 
 
 def _scheme_names(tensor: Planned) -> list[str]:
     return [
-        f"{scheme.name} g{scheme.group}" if scheme.quantised else scheme.name
-        for _, _, scheme in _matrices(tensor)
+        f"{part.scheme.name} g{part.scheme.group}" if part.scheme.quantised else part.scheme.name
+        for _, part in _matrices(tensor)
     ]
 
 

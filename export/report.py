@@ -13,6 +13,7 @@ from typing import Any
 
 from ..quant.metrics import ErrorStats
 from .coding import Coding
+from .kept import FROM_FLOAT
 from .plan import Plan, Planned, PlannedTensor
 
 
@@ -34,6 +35,7 @@ class Report:
             **plan_dict(self.plan),
             "method": self.coding.method,
             "matrices_by_method": dict(sorted(self.coding.methods.items())),
+            "warnings": [*self.plan.warnings, *self.coding.warnings],
             "tensors": {tensor.name: self._tensor(tensor) for tensor in self.plan.tensors},
         }
 
@@ -47,8 +49,11 @@ class Report:
         losses = {name: _loss(stats) for name, stats in self.measures(tensor).items()}
         entry = {**tensor.entry, "bytes": tensor.blob.nbytes}
         if isinstance(tensor, PlannedTensor):
-            return {**entry, **losses[""]}
-        entry["parts"] = {name: {**part, **losses[name]} for name, part in entry["parts"].items()}
+            return {**entry, "origin": tensor.origin, **losses[""]}
+        entry["parts"] = {
+            name: {**part, "origin": tensor.parts[name].origin, **losses[name]}
+            for name, part in entry["parts"].items()
+        }
         return entry
 
 
@@ -86,6 +91,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
             }
             for row in plan.classes
         },
+        "origins": plan.origins,
         "warnings": list(plan.warnings),
     }
 
@@ -104,6 +110,9 @@ def plan_table(plan: Plan) -> str:
         f"{'total':<8}{count:>8}{plan.parameters:>16,}{plan.tensor_bytes:>16,}  "
         f"{bits:.2f} bits a weight; checkpoint {plan.source_bytes:,} bytes"
     )
+    if set(plan.origins) != {FROM_FLOAT}:
+        counts = ", ".join(f"{count} {origin}" for origin, count in plan.origins.items())
+        lines.append(f"values of the matrices and vectors: {counts}")
     return "\n".join(lines)
 
 

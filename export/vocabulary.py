@@ -49,9 +49,9 @@ def generation_defaults(
     checkpoint: Checkpoint, config: Fields, spec: Mapping[str, Any], warnings: list[str]
 ) -> dict[str, Any]:
     """Decode defaults of the release; neutral where its generation configuration is silent."""
-    vocab_size, width = spec["vocab_size"], spec["block_size"]
+    vocab_size = spec["vocab_size"]
     fields = _generation(checkpoint)
-    sampled = fields.get("do_sample", True)
+    sampled = fields.get("do_sample")
     eos = fields.get("eos_token_id", config.get("eos_token_id", []))
     stops = [eos] if isinstance(eos, int) else eos
     if not isinstance(stops, list):
@@ -59,18 +59,29 @@ def generation_defaults(
     for stop in stops:
         if type(stop) is not int or not 0 <= stop < vocab_size:
             raise fields.refuse("eos_token_id", f"{stop!r} is not an id below {vocab_size}")
+    # who asks for sampling and names no temperature means 1
+    temperature = fields.number("temperature", 1.0 if sampled else 0.0)
     if not stops:
         warnings.append("no eos_token_id: generation ends at its budget only")
     return {
-        "threshold": fields.number("threshold", 0.9, high=1.0),
-        "block_length": fields.integer("block_length", width, low=1, high=width),
+        **_denoising_defaults(fields, spec),
         "eos_token_id": stops,
-        "temperature": fields.number("temperature", 0.0) if sampled else 0.0,
+        "temperature": temperature if sampled is not False else 0.0,
         "top_k": fields.integer("top_k", 0, low=0),
         "top_p": fields.number("top_p", 1.0, high=1.0),
         "presence_penalty": fields.number("presence_penalty", 0.0, low=-100.0, high=100.0),
         "frequency_penalty": fields.number("frequency_penalty", 0.0, low=-100.0, high=100.0),
         "repetition_penalty": fields.number("repetition_penalty", 1.0, high=100.0),
+    }
+
+
+def _denoising_defaults(fields: Fields, spec: Mapping[str, Any]) -> dict[str, Any]:
+    if not spec.get("preview", True):
+        return {}
+    width = spec["block_size"]
+    return {
+        "threshold": fields.number("threshold", 0.9, high=1.0),
+        "block_length": fields.integer("block_length", width, low=1, high=width),
     }
 
 
@@ -82,9 +93,9 @@ def _generation(checkpoint: Checkpoint) -> Fields:
 def _tokenizer_ids(checkpoint: Checkpoint) -> dict[str, int] | None:
     """Token to id of ``tokenizer.json``, added tokens included; None without the file."""
     path = checkpoint.path / "tokenizer.json"
-    if not path.exists():
-        return None
     data = checkpoint.optional_json("tokenizer.json")
+    if not data:
+        return None
     model = Fields(path, data).section("model")
     vocab = model.get("vocab", {})
     added = data.get("added_tokens") or []

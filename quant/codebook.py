@@ -13,7 +13,7 @@ LIMIT = 127
 
 # Lloyd-Max over groups of 32, scaled as quantise() scales them, of Gaussian and Student-t weights
 # (5 degrees of freedom) at 4 : 1. `benches/codebook.py` finds it again and compares it with others.
-CODEBOOK: Codebook = (-127, -99, -77, -60, -45, -32, -20, -9, 2, 12, 23, 34, 47, 62, 81, 106)
+CODEBOOK: Codebook = (-127, -98, -75, -59, -44, -31, -19, -8, 2, 12, 22, 34, 47, 62, 80, 104)
 
 
 def check_codebook(values: object) -> Codebook:

@@ -1,8 +1,8 @@
 """Recipes: which class of tensor gets which scheme.
 
-The class says what a tensor is for. Routed experts are most of the bytes and tolerate 4 bits;
-matrices that every token uses are few and buy most of the quality at 8 bits; small tensors that
-set routing, decay or softmax logits directly stay float32 in every recipe.
+The class says what a tensor is for. Routed experts, or the feed-forward where there are none, are
+most of the bytes and tolerate 4 bits; other matrices are few and buy most of the quality at 8 bits;
+small tensors that set routing, decay or softmax logits directly stay float32 in every recipe.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from ..errors import ArgumentError
 from .schemes import QUANTISED, SCHEMES, groups_of
 
 EXPERT = "expert"  # gate, up and down of routed experts
-DENSE = "dense"  # attention, DeltaNet and shared-expert projections
+FFN = "ffn"  # gate, up and down of a model without experts
+DENSE = "dense"  # attention, DeltaNet and shared-expert projections, dense layers beside experts
 EMBED = "embed"
 HEAD = "head"
-FLOAT = "float"  # router, norms, convolution taps, decay, preview tensors
-CLASSES = (EXPERT, DENSE, EMBED, HEAD, FLOAT)
+FLOAT = "float"  # router, norms, biases, convolution taps, decay, preview tensors
+CLASSES = (EXPERT, FFN, DENSE, EMBED, HEAD, FLOAT)
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ class Recipe:
     rules: tuple[Rule, ...] = ()
 
 
-def _classes(experts: str, common: str) -> dict[str, str]:
-    return {EXPERT: experts, DENSE: common, EMBED: common, HEAD: common, FLOAT: "f32"}
+def _classes(bulk: str, common: str) -> dict[str, str]:
+    """``bulk`` for the matrices that are most of a model's bytes."""
+    common_kinds = dict.fromkeys((DENSE, EMBED, HEAD), common)
+    return {EXPERT: bulk, FFN: bulk, **common_kinds, FLOAT: "f32"}
 
 
 RECIPES: dict[str, Recipe] = {

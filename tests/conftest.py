@@ -16,7 +16,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from oracle.clover import Clover
+from oracle.transformer import Transformer
 from tiny_clover import make_checkpoint, write_checkpoint_files
+from tiny_transformer import make_transformer
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,37 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tiny]:
     return make
 
 
+@dataclass(frozen=True)
+class TinyTransformer:
+    """The same of a plain transformer."""
+
+    folder: Path
+    tensors: dict[str, np.ndarray]
+    config: dict[str, Any]
+
+    def oracle(self) -> Transformer:
+        return Transformer(self.tensors, self.config)
+
+
+@pytest.fixture(scope="session")
+def tiny_transformer(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., TinyTransformer]:
+    """Makes a tiny checkpoint of a family; arguments are ``make_transformer``'s."""
+    made: dict[str, TinyTransformer] = {}
+
+    def make(family: str, **options: Any) -> TinyTransformer:
+        key = json.dumps([family, options], sort_keys=True)
+        if key not in made:
+            folder = tmp_path_factory.mktemp(family)
+            tensors = make_transformer(folder, family, **options)
+            config = json.loads((folder / "config.json").read_text())
+            made[key] = TinyTransformer(folder, tensors, config)
+        return made[key]
+
+    return make
+
+
 def _prefixed(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {
         name if name.startswith("lm_head") else f"model.{name}": value
@@ -67,7 +100,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Exports a tiny checkpoint by a recipe, once; tests leave the packed folder as it is."""
     made: dict[tuple[Path, str, int | None], Path] = {}
 
-    def make(source: Tiny, recipe: str, group_size: int | None = None) -> Path:
+    def make(source: Tiny | TinyTransformer, recipe: str, group_size: int | None = None) -> Path:
         from clover_edge.export import export_checkpoint
 
         key = (source.folder, recipe, group_size)

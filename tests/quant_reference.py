@@ -22,6 +22,7 @@ Codes = NDArray[np.uint8] | NDArray[np.int8]
 # Candidate scales, as multiples of (largest element) / (outermost level).
 GRID = (0.80, 0.85, 0.90, 0.95, 1.00, 1.05, 1.10, 1.15, 1.20)
 WIDE_GRID = (0.60, 0.66, 0.72, 0.78, 0.84, 0.90, 0.97, 1.04, 1.12)  # int3's
+WEIGHTED_GRID = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)  # with either sign
 DAMPING = 0.01
 _TINY = 1e-30
 _LIMIT = 127  # of a codebook's values
@@ -134,29 +135,34 @@ def quantise(
     return np.ascontiguousarray(codes.T).reshape(x.shape), scale.reshape(x.shape[0], -1)
 
 
-def grid_of(scheme: Scheme) -> tuple[float, ...]:
-    return WIDE_GRID if scheme.name == "int3" else GRID
-
-
 def _scales(
     columns: Floats, levels: Levels, scheme: Scheme, method: str, weights: Floats | None
 ) -> Floats:
     top = largest(columns)
     if method == "absmax" or scheme.name == "int8":
         return np.abs(top) / np.float32(levels.nearer)
-    found = search(columns, top, levels, grid_of(scheme), weights)
+    if method in ("weighted", "gptq"):
+        ends = levels.ends if len(levels.ends) == 2 else (levels.ends[0], -levels.ends[0])
+        return search(columns, top, levels, WEIGHTED_GRID, weights, ends)
+    grid = WIDE_GRID if scheme.name == "int3" else GRID
+    found = search(columns, top, levels, grid)
     return _split(columns, top, levels, found) if method == "hqq" else found
 
 
 def search(
-    columns: Floats, top: Floats, levels: Levels, grid: tuple[float, ...], weights: Floats | None
+    columns: Floats,
+    top: Floats,
+    levels: Levels,
+    grid: tuple[float, ...],
+    weights: Floats | None = None,
+    ends: tuple[float, ...] = (),
 ) -> Floats:
     """Scales of the smallest (weighted) squared error: each member of the grid, refitted."""
     best_gain = np.full(top.shape, -1, np.float32)
     best = np.zeros_like(top)
     unit = columns * _inverse(top)
     rounded = np.empty_like(columns)
-    for end in levels.ends:
+    for end in ends or levels.ends:
         for factor in grid:
             np.multiply(unit, np.float32(end) / np.float32(factor), out=rounded)
             levels.round(rounded)

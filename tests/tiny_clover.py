@@ -215,10 +215,10 @@ def make_checkpoint(
     )
     rng = np.random.default_rng(seed)
     tensors = {
-        name: _rounded(draw(name, shape, rng, norm), dtype)
+        name: rounded(draw(name, shape, rng, norm), dtype)
         for name, shape in tensor_shapes(config).items()
     }
-    stored = tensors if fused_experts else dict(_separate_experts(tensors))
+    stored = tensors if fused_experts else dict(separate_experts(tensors))
     named = {
         name if name.startswith("lm_head") else prefix + name: value
         for name, value in stored.items()
@@ -228,7 +228,7 @@ def make_checkpoint(
     return tensors
 
 
-def _separate_experts(tensors: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+def separate_experts(tensors: dict[str, Array]) -> Iterator[tuple[str, Array]]:
     for name, value in tensors.items():
         if name.endswith("experts.gate_up_proj"):
             stem, inner = name.removesuffix("gate_up_proj"), value.shape[1] // 2
@@ -249,7 +249,7 @@ def to_bf16(value: Array) -> NDArray[np.uint16]:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
-def _rounded(value: Array, dtype: str) -> Array:
+def rounded(value: Array, dtype: str) -> Array:
     if dtype == "bf16":
         return (to_bf16(value).astype(np.uint32) << 16).view(np.float32)
     return value.astype(np.float16).astype(np.float32) if dtype == "f16" else value

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from checks.row import Check, Context, Row, at_least, at_most
 
 from clover_edge.evaluation import Evaluation
-from clover_edge.quant import DATA_FREE
+from clover_edge.quant import CALIBRATED, METHODS
 
 PLAIN = ("int4", "absmax")
 # Four bits for the experts, eight for what every token uses: the same bytes each.
-WAYS = (*(("int4", method) for method in DATA_FREE if method != "absmax"), ("codebook4", "rtn"))
+WAYS = (
+    *(("int4", method) for method in METHODS if method != "absmax"),
+    *(("codebook4", method) for method in ("rtn", *CALIBRATED)),
+)
 RATIO = 0.5
 AGREEMENT = {"int8": 97, "int4": 90}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,10 +16,12 @@ from clover_edge.corpus import task_rows
 from clover_edge.evaluation import Evaluation, evaluate
 from clover_edge.evaluation.tasks import Score, score
 from clover_edge.export import export_checkpoint
+from clover_edge.quant import CALIBRATED
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # the oracle and the maker of tiny checkpoints
 
+CHATS = 400  # that calibrate the demo model
 TEXTS = 600  # held-out requests with answers that divergences are measured on
 
 
@@ -74,8 +78,25 @@ class Context:
         key = f"{name}-{recipe}-{method}"
         if key not in self._packed:
             self._packed[key] = self.scratch / key
-            export_checkpoint(source, self._packed[key], recipe=recipe, method=method)
+            calib = self._demo_text() if method in CALIBRATED else None
+            export_checkpoint(source, self._packed[key], recipe=recipe, method=method, calib=calib)
         return self._packed[key]
+
+    def _demo_text(self) -> Path:
+        """Requests and answers as the demo model was trained on; none is held out."""
+        sys.path.insert(0, str(ROOT / "examples" / "demo_model"))
+        from generate import sample
+        from held_out import held_out_requests, normalise
+
+        path = self.scratch / "demo.jsonl"
+        held_out, rng = held_out_requests(), random.Random("calibration")
+        with path.open("w", encoding="utf-8") as file:
+            for example in (sample(rng, 0.3) for _ in range(CHATS)):
+                if normalise(example.request) not in held_out:
+                    request = {"role": "user", "content": example.request}
+                    answer = {"role": "assistant", "content": example.answer}
+                    file.write(json.dumps({"messages": [request, answer]}) + "\n")
+        return path
 
     def demo_model(self, recipe: str, method: str = "rtn") -> Path:
         """The demo model, packed by a recipe and a method."""

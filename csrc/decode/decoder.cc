@@ -23,7 +23,9 @@ Counters difference(const Counters &a, const Counters &b) {
 } // namespace
 
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
-    : m_(model), state_(state), o_(options), listener_(listener), tick_(tick) {
+    : m_(model), state_(state), o_(options),
+      diffusion_(options.mode ? *options.mode == DecodeMode::diffusion : model.spec.preview), listener_(listener),
+      tick_(tick) {
     if (o_.block_length == 0)
         o_.block_length = m_.spec.block_size;
     if (o_.coreset < 0)
@@ -33,7 +35,10 @@ Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const
 void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
-    check_range("block_length", o_.block_length, 1, Model::kMaxBlock);
+    if (diffusion_) {
+        m_.require_preview();
+        check_range("block_length", o_.block_length, 1, Model::kMaxBlock);
+    }
     check_range("threshold", o_.policy.threshold, 0, kLarge);
     check_range("steps", o_.policy.steps, 0, kLarge);
     check_range("temperature", s.temperature, 0, kLarge);
@@ -46,7 +51,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     m_.check_ids(prompt, false);
     for (int id : o_.stop_ids)
         check_range("stop id", id, 0, m_.spec.vocab_size - 1);
-    if (prompt.empty() && state_.position == 0 && o_.mode == DecodeMode::autoregressive)
+    if (prompt.empty() && state_.position == 0 && !diffusion_)
         throw ArgumentError("autoregressive decoding needs a prompt");
     const int64_t tokens = int64_t(prompt.size()) + o_.max_new_tokens;
     if (tokens > state_.capacity - state_.position)
@@ -58,8 +63,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
 
 // Everything that the call will need, so that it fails before any work or not at all.
 void Decoder::reserve(int64_t prompt_tokens) {
-    const bool diffusion = o_.mode == DecodeMode::diffusion;
-    const int64_t width = diffusion ? o_.block_length : 1;
+    const int64_t width = diffusion_ ? o_.block_length : 1;
     const int64_t rows = std::max(width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
@@ -84,7 +88,7 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     if (!done() && o_.max_new_tokens == 0)
         result_.finish = Finish::length;
     if (!done())
-        o_.mode == DecodeMode::diffusion ? decode_blocks() : decode_tokens();
+        diffusion_ ? decode_blocks() : decode_tokens();
     result_.counters.work = difference(m_.counters, before);
     result_.counters.decode_seconds = seconds() - result_.counters.prefill_seconds;
     return std::move(result_);

@@ -51,6 +51,7 @@ class Decoder {
     Model &m_;
     State &state_;
     DecodeOptions o_;
+    const bool diffusion_;
     const Listener &listener_;
     const Tick &tick_;
     const Clock::time_point begin_ = Clock::now();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "decode/policy.h"
@@ -15,7 +16,7 @@ enum class DecodeMode { diffusion, autoregressive };
 enum class Finish { none, stop, length, cancelled };
 
 struct DecodeOptions {
-    DecodeMode mode = DecodeMode::diffusion;
+    std::optional<DecodeMode> mode; // unset: diffusion, where the model has previews
     int64_t max_new_tokens = 256;
     int block_length = 0; // 0: the width the model was trained with
     ThresholdPolicy policy;
@@ -64,7 +65,8 @@ struct DecodeResult {
 
 // Commits `prompt` behind the state and generates. A cancelled call returns the blocks that were reported; an
 // error or a tick that throws leaves the state at the end of the last commit. Throws ArgumentError,
-// ContextLengthError (prompt and budget exceed the state's capacity) and MemoryError before any work.
+// ContextLengthError (prompt and budget exceed the state's capacity), UnsupportedModel (diffusion of an
+// autoregressive model) and MemoryError before any work.
 DecodeResult generate(Model &, State &, const std::vector<int> &prompt, const DecodeOptions &, const Listener &,
                       const Tick &);
 

@@ -1,4 +1,4 @@
-// Gated attention over the committed rows and those of the pass.
+// Attention over the committed rows and those of the pass.
 #include <algorithm>
 
 #include "model/forward.h"
@@ -16,7 +16,23 @@ void rotate(float *x, int heads, int head_dim, const float *cosine, const float 
         }
 }
 
-// proj [n, q | gate | k | v]: q <- rope(norm(q)) in place; cache rows [position, position + n) <- rope(norm(k)), v
+// x += bias
+void add_bias(float *x, const float *bias, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        x[i] += bias[i];
+}
+
+// out [heads, hd] <- norm(x) of each head; without norms a copy. May work in place.
+void norm_heads(const Model &m, const float *x, int heads, const float *norm, float *out) {
+    const int hd = m.spec.head_dim;
+    if (norm)
+        m.kernels.rmsnorm(x, hd, norm, m.spec.norm_offset, m.spec.rms_eps, heads, hd, out, hd);
+    else if (out != x)
+        std::copy_n(x, heads * hd, out);
+}
+
+// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)) in place; cache rows [position, position + n)
+// <- rope(norm(k)), v
 void place_heads(Pass &p, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
@@ -30,8 +46,10 @@ void place_heads(Pass &p, int layer) {
         const float *v = q + width - kv;
         const float *cosine = m.scratch.rope.data() + r * 2 * half, *sine = cosine + half;
         float *k = m.scratch.kv_row.data() + r * kv;
-        m.kernels.rmsnorm(q, hd, w.q_norm, s.norm_offset, s.rms_eps, s.num_heads, hd, q, hd);
-        m.kernels.rmsnorm(v - kv, hd, w.k_norm, s.norm_offset, s.rms_eps, s.num_kv_heads, hd, k, hd);
+        if (w.in_bias)
+            add_bias(q, w.in_bias, width);
+        norm_heads(m, q, s.num_heads, w.q_norm, q);
+        norm_heads(m, v - kv, s.num_kv_heads, w.k_norm, k);
         rotate(q, s.num_heads, hd, cosine, sine, half);
         rotate(k, s.num_kv_heads, hd, cosine, sine, half);
         const int64_t at = (p.state.position + r) * p.state.kv_row_bytes();
@@ -102,6 +120,8 @@ void attention_layer(Pass &p, int layer) {
     attend(p, layer);
     gate_heads(p, form_of(w.out));
     p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
+    if (w.out_bias)
+        p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(s.y.data() + r * w.out.n, w.out_bias, w.out.n); });
 }
 
 } // namespace clover

@@ -138,6 +138,8 @@ void delta_layer(Pass &p, int layer) {
 
 void replay_delta(Model &m, State &state, int rows) {
     const Spec &s = m.spec;
+    if (!s.has(LayerKind::deltanet))
+        return;
     const int64_t per_key = s.delta_v_heads / s.delta_k_heads, kv = s.key_width() + s.value_width();
     m.scratch.reserve(std::max(rows, 1));
     m.scratch.mixed.shape(s.value_width());

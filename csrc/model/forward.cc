@@ -1,4 +1,5 @@
-// The page of equations (ARCHITECTURE.md): embed, then per layer h += mixer(norm1(h)), h += experts(norm2(h)).
+// The page of equations (ARCHITECTURE.md): embed, then per layer h += mixer(norm1(h)),
+// h += feed_forward(norm2(h)).
 #include "model/forward.h"
 
 #include <algorithm>
@@ -19,17 +20,18 @@ void embed(Pass &p) {
     m.counters.bytes_read += matrix_bytes(m.weights.embed) / m.spec.vocab_size * p.rows;
 }
 
-// rope [n, rotary_dim] <- cos, then sin, of position * theta^(-2i / rotary_dim). Angles in double: in float
-// a position of 100 000 would be off by 0.004.
+// rope [n, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
+// would be off by 0.004.
 void rotary_angles(Pass &p) {
     Model &m = p.model;
     const size_t half = m.inv_freq.size();
+    const double factor = m.spec.rope_attention_factor;
     for (int64_t r = 0; r < p.rows; r++) {
         float *row = m.scratch.rope.data() + r * int64_t(2 * half);
         for (size_t i = 0; i < half; i++) {
             const double angle = double(p.state.position + r) * m.inv_freq[i];
-            row[i] = float(std::cos(angle));
-            row[half + i] = float(std::sin(angle));
+            row[i] = float(factor * std::cos(angle));
+            row[half + i] = float(factor * std::sin(angle));
         }
     }
 }
@@ -99,18 +101,24 @@ void Pass::multiply(const std::vector<Product> &products) {
     clover::multiply(model.kernels, model.pool, products);
 }
 
+void mixer(Pass &p, int layer) {
+    p.layer(layer).kind == LayerKind::attention ? attention_layer(p, layer) : delta_layer(p, layer);
+}
+
+void feed_forward(Pass &p, int layer) {
+    p.layer(layer).feed_forward == FeedForward::experts ? sparse_experts(p, layer) : dense_feed_forward(p, layer);
+}
+
 void forward(Pass &p) {
     embed(p);
     rotary_angles(p);
     const int layers = int(p.model.spec.layers.size());
     for (int i = 0; i < layers; i++) {
         const LayerWeights &w = p.layer(i);
-        const bool attention = w.kind == LayerKind::attention;
-        next_input(p, 2 * i, w.norm1, form_of(attention ? w.attn.in : w.delta.in));
-        attention ? attention_layer(p, i) : delta_layer(p, i);
+        next_input(p, 2 * i, w.norm1, mixer_forms(w));
+        mixer(p, i);
         observe(p, i, Half::mixer);
-        const MoeWeights &f = w.moe;
-        next_input(p, 2 * i + 1, w.norm2, form_of(f.gate.first) | form_of(f.up.first) | form_of(f.shared_gate_up));
+        next_input(p, 2 * i + 1, w.norm2, feed_forward_forms(w));
         feed_forward(p, i);
         observe(p, i, Half::feed_forward);
     }

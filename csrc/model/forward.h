@@ -34,10 +34,16 @@ struct Pass {
 // whose output is not finite.
 void forward(Pass &);
 
-// Each reads scratch.x [n, H] and writes scratch.y [n, H].
+// The two halves of a layer. Each, and each of their kinds, reads scratch.x [n, H] and writes scratch.y [n, H].
+void mixer(Pass &, int layer);
+void feed_forward(Pass &, int layer);
 void attention_layer(Pass &, int layer);
 void delta_layer(Pass &, int layer);
-void feed_forward(Pass &, int layer);
+void sparse_experts(Pass &, int layer);
+void dense_feed_forward(Pass &, int layer);
+
+// inner [n, Id] <- silu(gate) * up of one row of scratch.gate_up, and its codes
+void gate_row(Model &, int64_t row, Forms forms);
 
 // The DeltaNet part of truncate(): recorded layers go back to the start of the record, then forward by `rows`.
 void replay_delta(Model &, State &, int rows);

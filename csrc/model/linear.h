@@ -21,6 +21,7 @@ class Input {
     static int64_t bytes(int64_t rows, int64_t k, Forms forms);
     // Sets the width of a row, at most what was reserved. Earlier contents are lost.
     void shape(int k) { k_ = k; }
+    int width() const { return k_; }
 
     float *row(int64_t r) { return x_.data() + r * k_; }
     const float *row(int64_t r) const { return x_.data() + r * k_; }

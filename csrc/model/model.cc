@@ -16,7 +16,11 @@ Spec checked(const Spec &spec) {
 }
 
 std::vector<double> inverse_frequencies(const Spec &s) {
-    std::vector<double> out(s.has(LayerKind::attention) ? size_t(s.rotary_dim / 2) : 0);
+    if (!s.has(LayerKind::attention))
+        return {};
+    if (!s.rope_inv_freq.empty())
+        return s.rope_inv_freq;
+    std::vector<double> out(size_t(s.rotary_dim / 2));
     for (size_t i = 0; i < out.size(); i++)
         out[i] = std::pow(s.rope_theta, -2.0 * double(i) / s.rotary_dim);
     return out;
@@ -68,7 +72,7 @@ State Model::new_state(int64_t max_tokens) const {
         throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes 1 to " +
                                  std::to_string(spec.max_positions));
     require_memory("a state for " + std::to_string(max_tokens) + " tokens and its working memory",
-                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(spec.block_size));
+                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(std::max(1, spec.block_size)));
     return State(spec, max_tokens, kv_format);
 }
 
@@ -77,7 +81,7 @@ void Model::check_ids(const std::vector<int> &ids, bool mask_allowed) const {
         const std::string which = "token " + std::to_string(i) + " (id " + std::to_string(ids[i]) + ")";
         if (ids[i] < 0 || ids[i] >= spec.vocab_size)
             throw ArgumentError(which + " is outside the vocabulary of " + std::to_string(spec.vocab_size));
-        if (!mask_allowed && ids[i] == spec.mask_token_id)
+        if (!mask_allowed && ids[i] == spec.mask_token_id) // which is -1, no id at all, where there is none
             throw ArgumentError(which + " is the mask token, which a text may not contain");
     }
 }
@@ -120,7 +124,13 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     }
 }
 
+void Model::require_preview() const {
+    if (!spec.preview)
+        throw UnsupportedModel("the model is autoregressive: it cannot denoise blocks");
+}
+
 void Model::preview(State &state, const std::vector<int> &ids, const PreviewOptions &options) {
+    require_preview();
     require_whole(state);
     check_ids(ids, true);
     check_coreset(options.coreset);

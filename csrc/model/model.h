@@ -65,7 +65,7 @@ class Model {
     void commit(State &, const std::vector<int> &ids, Logits, bool rollback, float *logits, const Tick &tick);
 
     // One denoising pass over a block behind the state, which stays as it is. Leaves the last layer's
-    // output [n, H] in scratch.h, for the functions of head.h.
+    // output [n, H] in scratch.h, for the functions of head.h. Throws UnsupportedModel where the spec has no preview.
     void preview(State &, const std::vector<int> &ids, const PreviewOptions &);
 
     // Back to position 0, or to any row of the last commit made with rollback: the state is then the one
@@ -78,6 +78,7 @@ class Model {
 
     void check_ids(const std::vector<int> &ids, bool mask_allowed) const;
     void check_coreset(int coreset) const;
+    void require_preview() const; // throws UnsupportedModel where the model is autoregressive
 
     const Spec spec;
     const Weights weights;

@@ -30,7 +30,7 @@ void select_top(const float *p, const char *allowed, int experts, int k, int *id
     }
 }
 
-// router [n, E], shared_gate [n, 1], shared_gu [n, gate | up] <- x
+// router [n, E], shared_gate [n, 1], gate_up [n, gate | up] <- x
 void project(Pass &p, const MoeWeights &w) {
     const Spec &s = p.model.spec;
     Scratch &to = p.model.scratch;
@@ -40,7 +40,7 @@ void project(Pass &p, const MoeWeights &w) {
         products.push_back(
             {w.shared_gate, to.x.activations(w.shared_gate, 0, p.rows), nullptr, p.rows, to.shared_gate.data(), 1});
         products.push_back({w.shared_gate_up, to.x.activations(w.shared_gate_up, 0, p.rows), nullptr, p.rows,
-                            to.shared_gu.data(), w.shared_gate_up.n});
+                            to.gate_up.data(), w.shared_gate_up.n});
     }
     p.multiply(products);
 }
@@ -77,17 +77,15 @@ void choose_experts(const Spec &spec, Scratch &s, const char *allowed, int64_t r
 void choose(Pass &p, const MoeWeights &w) {
     Model &m = p.model;
     const Spec &s = m.spec;
-    const int width = s.shared_intermediate;
+    const bool shared = s.shared_intermediate > 0;
+    m.scratch.inner.shape(s.shared_intermediate);
     const bool restricted = p.mode == Mode::preview && p.coreset > 0 && p.coreset < s.num_experts;
     m.pool.run(p.rows, [&](int64_t r, int) {
         softmax(m.scratch.router.data() + r * s.num_experts, s.num_experts);
         if (!restricted)
             choose_experts(s, m.scratch, nullptr, r);
-        if (!width)
-            return;
-        const float *gu = m.scratch.shared_gu.data() + r * 2 * width;
-        m.kernels.silu_mul(gu, width, gu + width, width, 1, width, m.scratch.shared.row(r), width);
-        m.scratch.shared.quantize(m.kernels, form_of(w.shared_down), r);
+        if (shared)
+            gate_row(m, r, form_of(w.shared_down));
     });
     if (!restricted)
         return;
@@ -166,7 +164,7 @@ Product shared_down_of(Pass &p, const MoeWeights &w) {
     Scratch &s = p.model.scratch;
     p.model.counters.bytes_read += matrix_bytes(w.shared_down);
     return {
-        w.shared_down,           s.shared.activations(w.shared_down, 0, p.rows), nullptr, p.rows, s.shared_out.data(),
+        w.shared_down,           s.inner.activations(w.shared_down, 0, p.rows), nullptr, p.rows, s.shared_out.data(),
         p.model.spec.hidden_size};
 }
 
@@ -255,7 +253,7 @@ void combine(Pass &p) {
 
 } // namespace
 
-void feed_forward(Pass &p, int layer) {
+void sparse_experts(Pass &p, int layer) {
     const MoeWeights &w = p.layer(layer).moe;
     project(p, w);
     choose(p, w);

@@ -6,19 +6,24 @@
 
 namespace clover {
 
+Forms mixer_forms(const LayerWeights &w) { return form_of(w.kind == LayerKind::attention ? w.attn.in : w.delta.in); }
+
+Forms feed_forward_forms(const LayerWeights &w) {
+    if (w.feed_forward == FeedForward::dense)
+        return form_of(w.dense.gate_up);
+    return form_of(w.moe.gate.first) | form_of(w.moe.up.first) | form_of(w.moe.shared_gate_up);
+}
+
 Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(spec), threads_(threads) {
     x_forms_ = form_of(weights.head);
     for (const LayerWeights &w : weights.layers) {
-        const bool attention = w.kind == LayerKind::attention;
-        x_forms_ |= form_of(attention ? w.attn.in : w.delta.in);
-        x_forms_ |= form_of(w.moe.gate.first) | form_of(w.moe.up.first) | form_of(w.moe.shared_gate_up);
-        mixed_forms_ |= form_of(attention ? w.attn.out : w.delta.out);
+        x_forms_ |= mixer_forms(w) | feed_forward_forms(w);
+        mixed_forms_ |= form_of(w.kind == LayerKind::attention ? w.attn.out : w.delta.out);
         expert_forms_ |= form_of(w.moe.down.first);
-        shared_forms_ |= form_of(w.moe.shared_down);
+        inner_forms_ |= form_of(w.feed_forward == FeedForward::dense ? w.dense.down : w.moe.shared_down);
     }
     x.shape(spec.hidden_size);
     expert.shape(spec.expert_intermediate);
-    shared.shape(spec.shared_intermediate);
     allowed.resize(size_t(spec.num_experts));
 }
 
@@ -50,12 +55,11 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     buffer(self.up, pairs * s.expert_intermediate);
     input(self.expert, pairs, s.expert_intermediate, self.expert_forms_);
     buffer(self.pair_out, pairs * s.hidden_size);
-    if (s.shared_intermediate) {
-        buffer(self.shared_gate, n);
-        buffer(self.shared_gu, n * 2 * s.shared_intermediate);
-        buffer(self.shared_out, n * s.hidden_size);
-        input(self.shared, n, s.shared_intermediate, self.shared_forms_);
-    }
+    buffer(self.shared_gate, s.shared_intermediate ? n : 0);
+    buffer(self.shared_out, s.shared_intermediate ? n * s.hidden_size : 0);
+    const int64_t inner = std::max(s.shared_intermediate, s.dense_intermediate);
+    buffer(self.gate_up, n * 2 * inner);
+    input(self.inner, n, inner, self.inner_forms_);
     buffer(self.head_parts, head_stripes(tiles_of(s.vocab_size)) * n);
     buffer(self.head_work, self.threads_ * head_scratch_floats(int(n)));
 }

@@ -15,6 +15,10 @@ struct ExpertCall {
     int expert, first, rows;
 };
 
+// Forms of scratch.x that a layer's mixer and its feed-forward read.
+Forms mixer_forms(const LayerWeights &);
+Forms feed_forward_forms(const LayerWeights &);
+
 class Scratch {
   public:
     Scratch(const Spec &, const Weights &, int threads);
@@ -38,17 +42,18 @@ class Scratch {
     int64_t mixer_share = 0;  // floats in a share
     Buffer<float> kv_row;     // [n, nkv*hd] keys before they are stored
 
-    Buffer<float> router;                             // [n, E] logits, then probabilities
-    Buffer<int> top_id, pair_of;                      // [n, top_k] experts of a row by rank; their places in the list
-    Buffer<float> top_weight;                         // [n, top_k]
-    Buffer<int> pair_row;                             // [n * top_k] rows of the grouped list
-    std::vector<ExpertCall> calls;                    // by expert
-    std::vector<char> allowed;                        // [E] the coreset
-    Buffer<float> gate, up;                           // [n * top_k, I]
-    Input expert;                                     // [n * top_k, I]
-    Buffer<float> pair_out;                           // [n * top_k, H]
-    Buffer<float> shared_gate, shared_gu, shared_out; // [n, 1], [n, 2 Is], [n, H]
-    Input shared;                                     // [n, Is]
+    Buffer<float> router;                  // [n, E] logits, then probabilities
+    Buffer<int> top_id, pair_of;           // [n, top_k] experts of a row by rank; their places in the list
+    Buffer<float> top_weight;              // [n, top_k]
+    Buffer<int> pair_row;                  // [n * top_k] rows of the grouped list
+    std::vector<ExpertCall> calls;         // by expert
+    std::vector<char> allowed;             // [E] the coreset
+    Buffer<float> gate, up;                // [n * top_k, I]
+    Input expert;                          // [n * top_k, I]
+    Buffer<float> pair_out;                // [n * top_k, H]
+    Buffer<float> shared_gate, shared_out; // [n, 1], [n, H]
+    Buffer<float> gate_up;                 // [n, 2 Is] or [n, 2 Id]
+    Input inner;                           // [n, Is] or [n, Id] silu(gate) * up
 
     Buffer<HeadStats> head_parts; // [head_stripes, n]
     Buffer<float> head_work;      // [threads, head_scratch_floats(n)]
@@ -60,7 +65,7 @@ class Scratch {
     static void visit(Self &self, int64_t rows, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input);
 
     Spec spec_;
-    Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, shared_forms_ = 0;
+    Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, inner_forms_ = 0;
     int threads_;
     int rows_ = 0;
 };

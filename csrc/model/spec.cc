@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t kMaxDim = 1 << 24;       // any single dimension
 constexpr int64_t kMaxWidth = 1 << 28;     // any product of two that becomes a row count
+constexpr double kMaxInvFreq = 1000;       // angles then stay exact to 1e-4
 constexpr int64_t kMaxPositions = 1 << 30; // exact in the double that the rotary angle is computed in
 
 [[noreturn]] void fail(const char *field, const std::string &reason) { throw FormatError("spec", field, reason); }
@@ -35,6 +36,18 @@ void width(const char *field, std::initializer_list<int64_t> products) {
         fail(field, "a projection of " + std::to_string(sum) + " rows is too wide");
 }
 
+void check_rope(const Spec &s) {
+    positive("rope_attention_factor", s.rope_attention_factor);
+    if (s.rope_inv_freq.empty())
+        return positive("rope_theta", s.rope_theta);
+    if (s.rope_inv_freq.size() != size_t(s.rotary_dim / 2))
+        fail("rope_inv_freq", std::to_string(s.rope_inv_freq.size()) + " frequencies for a rotary_dim of " +
+                                  std::to_string(s.rotary_dim));
+    for (double f : s.rope_inv_freq)
+        if (!(f >= 0 && f <= kMaxInvFreq))
+            fail("rope_inv_freq", std::to_string(f) + " is outside [0, 1000] radians a position");
+}
+
 void check_attention(const Spec &s) {
     in_range("num_heads", s.num_heads, 1, kMaxDim);
     in_range("num_kv_heads", s.num_kv_heads, 1, kMaxDim);
@@ -42,7 +55,7 @@ void check_attention(const Spec &s) {
     multiple("num_heads", s.num_heads, "num_kv_heads", s.num_kv_heads);
     in_range("rotary_dim", s.rotary_dim, 0, s.head_dim);
     multiple("rotary_dim", s.rotary_dim, "the pair", 2);
-    positive("rope_theta", s.rope_theta);
+    check_rope(s);
     positive("attn_scale", s.attn_scale);
     width("head_dim", {2 * int64_t(s.num_heads) * s.head_dim, 2 * int64_t(s.num_kv_heads) * s.head_dim});
 }
@@ -59,14 +72,19 @@ void check_deltanet(const Spec &s) {
     width("delta_v_dim", {int64_t(s.delta_k_dim) * s.delta_v_dim});
 }
 
-void check_feed_forward(const Spec &s) {
+void check_experts(const Spec &s) {
     in_range("num_experts", s.num_experts, 1, 1 << 16);
     in_range("top_k", s.top_k, 1, s.num_experts);
     in_range("expert_intermediate", s.expert_intermediate, 1, kMaxDim);
     in_range("shared_intermediate", s.shared_intermediate, 0, kMaxDim);
-    in_range("coreset_size", s.coreset_size, 0, s.num_experts);
     if (s.coreset_size && s.coreset_size < s.top_k)
         fail("coreset_size", std::to_string(s.coreset_size) + " is below top_k = " + std::to_string(s.top_k));
+}
+
+void check_preview(const Spec &s) {
+    if (s.preview || s.mask_token_id != -1)
+        in_range("mask_token_id", s.mask_token_id, 0, s.vocab_size - 1);
+    in_range("block_size", s.block_size, s.preview ? 1 : 0, 1024);
 }
 
 void check_supported(const Spec &s) {
@@ -86,14 +104,17 @@ void check_supported(const Spec &s) {
 
 bool Spec::has(LayerKind kind) const { return std::find(layers.begin(), layers.end(), kind) != layers.end(); }
 
+bool Spec::has(FeedForward kind) const {
+    return std::find(feed_forward.begin(), feed_forward.end(), kind) != feed_forward.end();
+}
+
 void validate(const Spec &s) {
     in_range("vocab_size", s.vocab_size, 2, kMaxDim);
     in_range("valid_vocab", s.valid_vocab, 2, s.vocab_size); // one real id beside the mask at least
-    in_range("mask_token_id", s.mask_token_id, 0, s.vocab_size - 1);
     in_range("hidden_size", s.hidden_size, 1, kMaxDim);
     in_range("num_layers", int64_t(s.layers.size()), 1, 4096);
     in_range("max_positions", s.max_positions, 1, kMaxPositions);
-    in_range("block_size", s.block_size, 1, 1024);
+    check_preview(s);
     positive("rms_eps", s.rms_eps);
     if (s.norm_offset != 0 && s.norm_offset != 1)
         fail("norm_offset", std::to_string(s.norm_offset) + " is neither 0 nor 1");
@@ -101,7 +122,11 @@ void validate(const Spec &s) {
         check_attention(s);
     if (s.has(LayerKind::deltanet))
         check_deltanet(s);
-    check_feed_forward(s);
+    if (s.has(FeedForward::experts))
+        check_experts(s);
+    in_range("coreset_size", s.coreset_size, 0, s.num_experts);
+    if (s.has(FeedForward::dense))
+        in_range("dense_intermediate", s.dense_intermediate, 1, kMaxDim);
     check_supported(s);
 }
 

@@ -15,6 +15,7 @@ class UnsupportedModel : public UnsupportedError {
 };
 
 enum class LayerKind { deltanet, attention };
+enum class FeedForward { experts, dense };
 
 struct Spec {
     int vocab_size = 0;  // rows of the head
@@ -23,19 +24,25 @@ struct Spec {
     float rms_eps = 0;
     float norm_offset = 0; // norms multiply by (w + offset): 1 zero-centred, 0 plain
     std::vector<LayerKind> layers;
+    std::vector<FeedForward> feed_forward; // by layer
 
     // Attention layers.
     int num_heads = 0, num_kv_heads = 0, head_dim = 0;
     int rotary_dim = 0; // leading dims of a head that rotate, in pairs (i, i + rotary_dim / 2)
     double rope_theta = 0;
+    std::vector<double> rope_inv_freq; // [rotary_dim / 2] radians a position; empty: theta^(-2i / rotary_dim)
+    double rope_attention_factor = 1;  // on cosines and sines
     bool attn_output_gate = true;
+    bool qk_norm = true; // heads of q and k are normalised before they rotate
+    bool attn_in_bias = false, attn_out_bias = false;
     float attn_scale = 0;
 
     // DeltaNet layers: Hk key heads of dk, Hv value heads of dv, value head h uses key head h / (Hv / Hk).
     int delta_k_heads = 0, delta_v_heads = 0, delta_k_dim = 0, delta_v_dim = 0;
     int conv_taps = 0;
 
-    // Feed-forward.
+    // Feed-forward: experts, or one dense SwiGLU of its own width.
+    int dense_intermediate = 0;
     int num_experts = 0, top_k = 0, expert_intermediate = 0;
     int shared_intermediate = 0; // 0: no shared expert
     std::string router = "softmax";
@@ -43,9 +50,10 @@ struct Spec {
 
     bool tie_embeddings = false;
     int64_t max_positions = 0;
-    int mask_token_id = 0;
-    int block_size = 0;   // width of a block as trained
-    int coreset_size = 0; // experts that the rows of one preview may use; 0: all
+    bool preview = true;    // false: the model is autoregressive, and has no tensors for previews
+    int mask_token_id = -1; // never emitted; -1 (no preview): there is none
+    int block_size = 0;     // width of a block as trained
+    int coreset_size = 0;   // experts that the rows of one preview may use; 0: all
 
     // Preview mode, where the public record leaves a choice (ARCHITECTURE.md).
     bool history_q_scale = true;     // the read-out S^T q uses q * dk^-1/2
@@ -65,6 +73,7 @@ struct Spec {
     int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
     bool has(LayerKind kind) const;
+    bool has(FeedForward kind) const;
 };
 
 // Throws FormatError("spec", field, reason) or UnsupportedModel.

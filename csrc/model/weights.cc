@@ -68,7 +68,7 @@ class Loader {
         out_.head = s_.tie_embeddings ? out_.embed : matrix("head", vocab, hidden);
         out_.final_norm = values("final_norm", {hidden});
         for (size_t i = 0; i < s_.layers.size(); i++)
-            out_.layers.push_back(layer(s_.layers[i], "layers." + std::to_string(i) + "."));
+            out_.layers.push_back(layer(s_.layers[i], s_.feed_forward[i], "layers." + std::to_string(i) + "."));
         for (const auto &entry : rows_)
             if (!used_.count(entry.first))
                 fail(*entry.second, "is not part of this model");
@@ -200,16 +200,20 @@ class Loader {
         return v;
     }
 
-    LayerWeights layer(LayerKind kind, const std::string &prefix) {
+    LayerWeights layer(LayerKind kind, FeedForward feed_forward, const std::string &prefix) {
         LayerWeights w{};
         w.kind = kind;
+        w.feed_forward = feed_forward;
         w.norm1 = values(prefix + "norm1", {s_.hidden_size});
         w.norm2 = values(prefix + "norm2", {s_.hidden_size});
         if (kind == LayerKind::attention)
             w.attn = attention(prefix + "attn.");
         else
             w.delta = deltanet(prefix + "delta.");
-        w.moe = feed_forward(prefix);
+        if (feed_forward == FeedForward::experts)
+            w.moe = experts(prefix);
+        else
+            w.dense = dense(prefix + "dense.");
         return w;
     }
 
@@ -217,8 +221,14 @@ class Loader {
         AttentionWeights w{};
         w.in = matrix(prefix + "in", s_.attn_in_rows(), s_.hidden_size);
         w.out = matrix(prefix + "out", s_.hidden_size, s_.q_width());
-        w.q_norm = values(prefix + "q_norm", {s_.head_dim});
-        w.k_norm = values(prefix + "k_norm", {s_.head_dim});
+        if (s_.attn_in_bias)
+            w.in_bias = values(prefix + "in_bias", {s_.attn_in_rows(), 1});
+        if (s_.attn_out_bias)
+            w.out_bias = values(prefix + "out_bias", {s_.hidden_size});
+        if (s_.qk_norm) {
+            w.q_norm = values(prefix + "q_norm", {s_.head_dim});
+            w.k_norm = values(prefix + "k_norm", {s_.head_dim});
+        }
         return w;
     }
 
@@ -229,17 +239,27 @@ class Loader {
         w.ba = float_matrix(prefix + "ba", 2 * heads, s_.hidden_size);
         w.out = matrix(prefix + "out", s_.hidden_size, s_.value_width());
         w.conv = values(prefix + "conv", {channels, s_.conv_taps});
-        w.conv_right = values(prefix + "conv_right", {channels, s_.conv_taps - 1});
         w.A_log = values(prefix + "A_log", {heads});
         w.dt_bias = values(prefix + "dt_bias", {heads});
         w.norm = values(prefix + "norm", {s_.delta_v_dim});
+        if (!s_.preview)
+            return w;
+        w.conv_right = values(prefix + "conv_right", {channels, s_.conv_taps - 1});
         w.logit_scale = values(prefix + "logit_scale", {heads});
         w.history_bias = values(prefix + "history_bias", {heads});
         w.history_c = values(prefix + "history_c", {heads});
         return w;
     }
 
-    MoeWeights feed_forward(const std::string &prefix) {
+    DenseWeights dense(const std::string &prefix) {
+        const int64_t hidden = s_.hidden_size, inner = s_.dense_intermediate;
+        DenseWeights w{};
+        w.gate_up = matrix(prefix + "gate_up", 2 * inner, hidden);
+        w.down = matrix(prefix + "down", hidden, inner);
+        return w;
+    }
+
+    MoeWeights experts(const std::string &prefix) {
         const int64_t hidden = s_.hidden_size, inner = s_.expert_intermediate, shared = s_.shared_intermediate;
         MoeWeights w{};
         w.router = float_matrix(prefix + "router", s_.num_experts, hidden);

@@ -39,9 +39,10 @@ struct ExpertPart {
 };
 
 struct AttentionWeights {
-    Matrix in;                    // [(gate ? 2 : 1) nh*hd + 2 nkv*hd, H]: q, gate, k, v
-    Matrix out;                   // [H, nh*hd]
-    const float *q_norm, *k_norm; // [hd]
+    Matrix in;                       // [(gate ? 2 : 1) nh*hd + 2 nkv*hd, H]: q, gate, k, v
+    Matrix out;                      // [H, nh*hd]
+    const float *in_bias, *out_bias; // of these rows; null without
+    const float *q_norm, *k_norm;    // [hd]; null without
 };
 
 struct DeltaWeights {
@@ -51,7 +52,7 @@ struct DeltaWeights {
     const float *conv, *conv_right;                      // [C, taps], [C, taps - 1]
     const float *A_log, *dt_bias;                        // [Hv]
     const float *norm;                                   // [dv]
-    const float *logit_scale, *history_bias, *history_c; // [Hv]
+    const float *logit_scale, *history_bias, *history_c; // [Hv]; these and conv_right are null without preview
 };
 
 struct MoeWeights {
@@ -61,12 +62,18 @@ struct MoeWeights {
     Matrix shared_gate;                 // [1, H]
 };
 
+struct DenseWeights {
+    Matrix gate_up, down; // [2 Id, H], [H, Id]
+};
+
 struct LayerWeights {
     LayerKind kind;
+    FeedForward feed_forward;
     const float *norm1, *norm2; // [H]
     AttentionWeights attn;      // filled where kind is attention
     DeltaWeights delta;         // filled where kind is deltanet
-    MoeWeights moe;
+    MoeWeights moe;             // filled where feed_forward is experts
+    DenseWeights dense;         // filled where feed_forward is dense
 };
 
 struct Weights {

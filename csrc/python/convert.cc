@@ -148,6 +148,15 @@ void read_layers(Fields &f, Spec &s) {
             throw UnsupportedModel("spec: layer type \"" + kind + "\" is not supported (deltanet and attention are)");
         s.layers.push_back(kind == "deltanet" ? LayerKind::deltanet : LayerKind::attention);
     }
+    kinds.assign(kinds.size(), "experts");
+    if (f.optional("ffn_types", kinds) && kinds.size() != size_t(layers))
+        f.bad("ffn_types",
+              "has " + std::to_string(kinds.size()) + " entries for " + std::to_string(layers) + " layers");
+    for (const std::string &kind : kinds) {
+        if (kind != "experts" && kind != "dense")
+            throw UnsupportedModel("spec: feed-forward \"" + kind + "\" is not supported (experts and dense are)");
+        s.feed_forward.push_back(kind == "dense" ? FeedForward::dense : FeedForward::experts);
+    }
 }
 
 // A layer kind that the model does not have needs no fields.
@@ -160,15 +169,40 @@ void read_mixers(Fields &f, Spec &s) {
                              {"head_dim", &s.head_dim},
                              {"rotary_dim", &s.rotary_dim}})
         read(LayerKind::attention, s, name, *out);
-    read(LayerKind::attention, s, "rope_theta", s.rope_theta);
+    if (!f.optional("rope_inv_freq", s.rope_inv_freq)) // else the base would have no say
+        read(LayerKind::attention, s, "rope_theta", s.rope_theta);
+    f.optional("rope_attention_factor", s.rope_attention_factor);
     read(LayerKind::attention, s, "attn_scale", s.attn_scale);
     f.optional("attn_output_gate", s.attn_output_gate);
+    f.optional("qk_norm", s.qk_norm);
+    f.optional("attn_in_bias", s.attn_in_bias);
+    f.optional("attn_out_bias", s.attn_out_bias);
     for (auto [name, out] : {std::pair<const char *, int *>{"delta_k_heads", &s.delta_k_heads},
                              {"delta_v_heads", &s.delta_v_heads},
                              {"delta_k_dim", &s.delta_k_dim},
                              {"delta_v_dim", &s.delta_v_dim},
                              {"conv_taps", &s.conv_taps}})
         read(LayerKind::deltanet, s, name, *out);
+}
+
+// Nor does a feed-forward that it does not have.
+void read_feed_forward(Fields &f, Spec &s) {
+    if (s.has(FeedForward::dense))
+        f.required("dense_intermediate", s.dense_intermediate);
+    if (!s.has(FeedForward::experts))
+        return;
+    f.required("num_experts", s.num_experts);
+    f.required("top_k", s.top_k);
+    f.required("expert_intermediate", s.expert_intermediate);
+    f.required("shared_intermediate", s.shared_intermediate);
+}
+
+// Every model has a mask token and a block size but one that is autoregressive.
+void read_preview(Fields &f, Spec &s) {
+    f.optional("preview", s.preview);
+    for (auto [name, out] :
+         {std::pair<const char *, int *>{"mask_token_id", &s.mask_token_id}, {"block_size", &s.block_size}})
+        s.preview ? f.required(name, *out) : void(f.optional(name, *out));
 }
 
 void read_choices(Fields &f, Spec &s) {
@@ -210,14 +244,10 @@ Spec spec_from(const py::dict &dict) {
     f.required("norm_offset", s.norm_offset);
     read_layers(f, s);
     read_mixers(f, s);
-    f.required("num_experts", s.num_experts);
-    f.required("top_k", s.top_k);
-    f.required("expert_intermediate", s.expert_intermediate);
-    f.required("shared_intermediate", s.shared_intermediate);
+    read_feed_forward(f, s);
     f.required("tie_embeddings", s.tie_embeddings);
     f.required("max_positions", s.max_positions);
-    f.required("mask_token_id", s.mask_token_id);
-    f.required("block_size", s.block_size);
+    read_preview(f, s);
     read_choices(f, s);
     f.done();
     return s;
@@ -251,11 +281,12 @@ std::vector<TensorRow> table_from(const py::list &list) {
 DecodeOptions options_from(const py::dict &dict) {
     Fields f(dict, option_failure);
     DecodeOptions o;
-    std::string mode = "diffusion";
-    f.optional("mode", mode);
-    if (mode != "diffusion" && mode != "ar")
-        f.bad("mode", "\"" + mode + "\" is neither \"diffusion\" nor \"ar\"");
-    o.mode = mode == "ar" ? DecodeMode::autoregressive : DecodeMode::diffusion;
+    std::string mode;
+    if (f.optional("mode", mode)) {
+        if (mode != "diffusion" && mode != "ar")
+            f.bad("mode", "\"" + mode + "\" is neither \"diffusion\" nor \"ar\"");
+        o.mode = mode == "ar" ? DecodeMode::autoregressive : DecodeMode::diffusion;
+    }
     f.optional("max_new_tokens", o.max_new_tokens);
     if (f.optional("block_length", o.block_length) && o.block_length < 1)
         f.bad("block_length", std::to_string(o.block_length) + " is below 1");

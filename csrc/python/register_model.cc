@@ -227,10 +227,12 @@ constexpr const char *kCommitDoc =
 constexpr const char *kPreviewDoc =
     "One denoising pass over a block behind the state, which stays as it is. Returns float32 logits [len(rows),\n"
     "vocab_size] of the chosen rows (None: all), padding and mask ids included. width: rows that the history's logit\n"
-    "counts (None: the block's own). coreset: experts that the block may use (None: the spec's number, 0: all).";
+    "counts (None: the block's own). coreset: experts that the block may use (None: the spec's number, 0: all).\n"
+    "Raises UnsupportedModelError where the spec says that the model is autoregressive.";
 
 constexpr const char *kGenerateDoc =
-    "Commits ids and generates. options: mode, max_new_tokens, block_length, threshold, steps, temperature, top_k, "
+    "Commits ids and generates. options: mode (diffusion or ar; left out: the model's own), max_new_tokens, "
+    "block_length, threshold, steps, temperature, top_k, "
     "top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"

@@ -30,13 +30,17 @@ py::array_t<float> by_row(const Model &m, int rows) {
     return out;
 }
 
-py::dict feed_forward_arrays(const Model &m, int rows) {
+py::dict feed_forward_arrays(const Model &m, int layer, int rows) {
     py::dict out;
+    if (m.spec.feed_forward[size_t(layer)] == FeedForward::dense) {
+        out["dense_hidden"] = copy(m.scratch.inner.row(0), {rows, m.spec.dense_intermediate});
+        return out;
+    }
     out["expert_ids"] = copy(m.scratch.top_id.data(), {rows, m.spec.top_k});
     out["expert_weights"] = copy(m.scratch.top_weight.data(), {rows, m.spec.top_k});
     out["expert_hidden"] = by_row(m, rows);
     if (m.spec.shared_intermediate)
-        out["shared_hidden"] = copy(m.scratch.shared.row(0), {rows, m.spec.shared_intermediate});
+        out["shared_hidden"] = copy(m.scratch.inner.row(0), {rows, m.spec.shared_intermediate});
     return out;
 }
 
@@ -45,7 +49,7 @@ Observer observer_of(const Model &m, py::object callback) {
     return [&m, callback = std::move(callback)](int layer, Half half, int rows) {
         const py::gil_scoped_acquire held;
         const Shape shape = {rows, m.spec.hidden_size};
-        py::dict arrays = half == Half::mixer ? mixer_arrays(m, layer, rows) : feed_forward_arrays(m, rows);
+        py::dict arrays = half == Half::mixer ? mixer_arrays(m, layer, rows) : feed_forward_arrays(m, layer, rows);
         arrays["residual"] = copy(m.scratch.h.data(), shape);
         arrays["input"] = copy(m.scratch.x.row(0), shape);
         arrays["output"] = copy(m.scratch.y.data(), shape);
@@ -70,7 +74,8 @@ constexpr const char *kObserveDoc =
     "[n, H] (normalised, as its first products read it), output [n, H] (what it adds); mixer: mixed [n, heads * "
     "width]\n"
     "(what the output projection reads); feed_forward: expert_ids and expert_weights [n, top_k], expert_hidden\n"
-    "[n, top_k, I] and shared_hidden [n, Is] (what the down projections read). An exception ends the pass; a state "
+    "[n, top_k, I] and shared_hidden [n, Is], or dense_hidden [n, Id] (what the down projections read). An exception "
+    "ends the pass; a state "
     "that\n"
     "it was committing to is then unusable.";
 

@@ -162,10 +162,10 @@ class TimedLayers {
     }
 
     double mixer(int layer, const Floats &x, bool preview) {
-        return run(layer, x, preview ? Mode::preview : Mode::commit, [layer](Pass &pass) {
-            const bool attention = pass.layer(layer).kind == LayerKind::attention;
-            attention ? attention_layer(pass, layer) : delta_layer(pass, layer);
-        });
+        if (preview)
+            model_.require_preview();
+        return run(layer, x, preview ? Mode::preview : Mode::commit,
+                   [layer](Pass &pass) { clover::mixer(pass, layer); });
     }
 
   private:
@@ -191,9 +191,7 @@ class TimedLayers {
     void set_input(Pass &pass, int layer, const float *x) {
         const int64_t width = model_.spec.hidden_size;
         const LayerWeights &w = pass.layer(layer);
-        const Matrix &in = w.kind == LayerKind::attention ? w.attn.in : w.delta.in;
-        const Forms forms = form_of(in) | form_of(w.moe.gate.first) | form_of(w.moe.up.first) |
-                            (model_.spec.shared_intermediate ? form_of(w.moe.shared_gate_up) : 0);
+        const Forms forms = mixer_forms(w) | feed_forward_forms(w);
         for (int64_t r = 0; r < pass.rows; r++) {
             std::copy_n(x + r * width, width, model_.scratch.x.row(r));
             model_.scratch.x.quantize(model_.kernels, forms, r);

@@ -12,9 +12,11 @@ namespace clover::quant {
 namespace {
 
 // Candidate scales are these multiples of (largest element) / (outermost level), each refitted in closed form. Fewer
-// levels want more clipping.
+// levels want more clipping. Where columns differ in weight, the largest element may be one that hardly counts: the
+// grid is coarser and reaches further down, and either sign is tried.
 constexpr float kGrid[kFactors] = {0.80f, 0.85f, 0.90f, 0.95f, 1.00f, 1.05f, 1.10f, 1.15f, 1.20f};
 constexpr float kWideGrid[kFactors] = {0.60f, 0.66f, 0.72f, 0.78f, 0.84f, 0.90f, 0.97f, 1.04f, 1.12f};
+constexpr float kWeightedGrid[kFactors] = {0.4f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 1.0f, 1.1f, 1.2f};
 
 constexpr float kLeastWeight = 1e-6f; // of a group's largest: a column that nothing is known of still counts
 
@@ -137,10 +139,11 @@ class TileCoder {
                 scale[r] = std::fabs(largest[r]) / nearer;
             return;
         }
-        const float ends[2] = {levels_.lowest, levels_.highest};
-        const bool both = format_.scheme == Scheme::codebook4; // even levels mirrored are the same but for one
-        coder_.search(group, levels_, largest, ends, both ? 2 : 1, format_.scheme == Scheme::int3 ? kWideGrid : kGrid,
-                      scale);
+        const bool weighted = how_.method == Method::weighted || how_.method == Method::gptq;
+        const bool book = format_.scheme == Scheme::codebook4;
+        const float ends[2] = {levels_.lowest, book ? levels_.highest : -levels_.lowest};
+        const float *grid = weighted ? kWeightedGrid : format_.scheme == Scheme::int3 ? kWideGrid : kGrid;
+        coder_.search(group, levels_, largest, ends, book || weighted ? 2 : 1, grid, scale);
         if (how_.method == Method::hqq)
             coder_.split(group, levels_, largest, scale);
     }

@@ -6,15 +6,31 @@ from collections.abc import Callable
 
 from ...errors import UnsupportedModelError
 from ..checkpoint import Checkpoint
-from . import clover
+from . import clover, llama, qwen2, qwen3
 from .base import ExpertStack, Model, Part, Piece, Tensor
 
 __all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
 
 Reader = Callable[[Checkpoint], Model]
 
-_MODEL_TYPES: dict[str, Reader] = {"clover_moe": clover.read}
-_ARCHITECTURES: dict[str, Reader] = {"CloverMoeModelLM": clover.read}
+_MODEL_TYPES: dict[str, Reader] = {
+    "clover_moe": clover.read,
+    "llama": llama.read,
+    "qwen2": qwen2.read,
+    "qwen3": qwen3.read,
+    "qwen3_moe": qwen3.read_moe,
+    "qwen3_5_moe": clover.read_trunk,
+    "qwen3_5_moe_text": clover.read_trunk,
+}
+_ARCHITECTURES: dict[str, Reader] = {
+    "CloverMoeModelLM": clover.read,
+    "LlamaForCausalLM": llama.read,
+    "Qwen2ForCausalLM": qwen2.read,
+    "Qwen3ForCausalLM": qwen3.read,
+    "Qwen3MoeForCausalLM": qwen3.read_moe,
+    "Qwen3_5MoeForCausalLM": clover.read_trunk,
+    "Qwen3_5MoeForConditionalGeneration": clover.read_trunk,
+}
 
 
 def read_model(checkpoint: Checkpoint) -> Model:

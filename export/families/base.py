@@ -49,7 +49,10 @@ class ExpertStack:
 
 @dataclass
 class Model:
-    """A checkpoint as the exporter sees it, before any weight has been read."""
+    """A checkpoint as the exporter sees it, before any weight has been read.
+
+    A spec without ``norm_offset`` leaves the norms' convention to the weights.
+    """
 
     family: str
     spec: dict[str, Any]

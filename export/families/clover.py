@@ -9,32 +9,53 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import UnsupportedModelError
 from ..checkpoint import Checkpoint
 from ..fields import Fields
+from ..rope import rope_fields
 from ..vocabulary import generation_defaults, mask_token_id, valid_vocab
 from .base import Model
-from .clover_tensors import PREFIXES, map_tensors
+from .blocks import MAX_LAYERS, expert_fields
+from .clover_tensors import PREFIXES, PREVIEW, map_tensors
 
 _KINDS = {"linear_attention": "deltanet", "full_attention": "attention"}
-_MAX_LAYERS, _MAX_EXPERTS = 4096, 65536
 
 
 def read(checkpoint: Checkpoint) -> Model:
-    """Spec, decode defaults and tensor table of a Clover checkpoint; no weight is read."""
+    """Spec, decode defaults and tensor table of a Clover checkpoint; no weight is read.
+
+    Sources that lost the preview tensors say ``"preview": false``; the model is then the trunk,
+    autoregressive.
+    """
     config = _text_config(checkpoint)
+    if config.flag("preview", True):
+        return _read(checkpoint, config, "clover", preview=True)
+    model = _read(checkpoint, config, "clover", preview=False)
+    model.warnings.append(
+        f"{checkpoint.path} has no preview tensors ({', '.join(PREVIEW)}): exported as an "
+        "autoregressive model, without block diffusion; --preview-tensors FOLDER brings them back"
+    )
+    return model
+
+
+def read_trunk(checkpoint: Checkpoint) -> Model:
+    """The same of the trunk itself, Qwen3.5-MoE and Qwen3.6-MoE: autoregressive."""
+    return _read(checkpoint, _text_config(checkpoint), "qwen3_5_moe", preview=False)
+
+
+def _read(checkpoint: Checkpoint, config: Fields, family: str, *, preview: bool) -> Model:
     _refuse_unknown_operations(config)
     spec = _spec(config)
-    spec.update(_preview_fields(config, spec))
+    spec |= _preview_fields(config, spec) if preview else {"preview": False}
     warnings: list[str] = []
     spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
-    spec["mask_token_id"] = mask_token_id(checkpoint, config, spec["vocab_size"])
+    if preview or config.get("mask_token_id") is not None:
+        spec["mask_token_id"] = mask_token_id(checkpoint, config, spec["vocab_size"])
     generation = generation_defaults(checkpoint, config, spec, warnings)
     table = map_tensors(checkpoint, spec)
     layers = range(spec["num_layers"])
     deltanet = [i for i in layers if spec["layer_types"][i] == "deltanet"]
     return Model(
-        family="clover",
+        family=family,
         spec=spec,
         generation=generation,
         tensors=table.tensors,
@@ -51,20 +72,12 @@ def _text_config(checkpoint: Checkpoint) -> Fields:
 
 
 def _refuse_unknown_operations(config: Fields) -> None:
-    served: tuple[tuple[str, Any, Any], ...] = (
-        ("hidden_act", config.get("hidden_act", "silu"), "silu"),
-        ("attention_bias", config.get("attention_bias", False), False),
-        ("mlp_only_layers", config.get("mlp_only_layers", []), []),
-        ("decoder_sparse_step", config.get("decoder_sparse_step", 1), 1),
-        ("scoring_func", config.get("scoring_func", "softmax"), "softmax"),
-        ("preview_decay", config.get("preview_decay", False), False),
-        ("quantization_config", config.get("quantization_config"), None),
-    )
-    for key, value, known in served:
-        if value != known:
-            raise UnsupportedModelError(
-                f"{config.path}: {key}: {value!r} is not supported (only {known!r} is)"
-            )
+    config.only("hidden_act", "silu")
+    config.only("attention_bias", False)
+    config.only("mlp_only_layers", [])
+    config.only("decoder_sparse_step", 1)
+    config.only("scoring_func", "softmax")
+    config.only("preview_decay", False)
 
 
 def _spec(config: Fields) -> dict[str, Any]:
@@ -80,19 +93,19 @@ def _spec(config: Fields) -> dict[str, Any]:
         "num_heads": heads,
         "num_kv_heads": config.integer("num_key_value_heads"),
         "head_dim": head_dim,
-        **_rope(config, head_dim),
+        **rope_fields(config, head_dim, share=0.25),
         "attn_output_gate": config.flag("attn_output_gate", True),
+        "qk_norm": True,
+        "attn_in_bias": False,
+        "attn_out_bias": False,
         "attn_scale": head_dim**-0.5,
         "delta_k_heads": config.integer("linear_num_key_heads"),
         "delta_v_heads": config.integer("linear_num_value_heads"),
         "delta_k_dim": config.integer("linear_key_head_dim"),
         "delta_v_dim": config.integer("linear_value_head_dim"),
         "conv_taps": config.integer("linear_conv_kernel_dim", 4, low=2, high=64),
-        "num_experts": config.integer("num_experts", high=_MAX_EXPERTS),
-        "top_k": config.integer("num_experts_per_tok"),
-        "expert_intermediate": config.integer("moe_intermediate_size"),
+        **expert_fields(config),
         "shared_intermediate": _shared_intermediate(config),
-        "router": "softmax",
         "norm_topk": config.flag("norm_topk_prob", True),
         "tie_embeddings": config.flag("tie_word_embeddings", False),
         "max_positions": config.integer("max_position_embeddings"),
@@ -100,20 +113,13 @@ def _spec(config: Fields) -> dict[str, Any]:
         "block_origin": "prompt_end",
         "logit_shift": 0,
     }
-    _check_divides(config, spec, "num_attention_heads", "num_heads", "num_kv_heads")
-    _check_divides(config, spec, "linear_num_value_heads", "delta_v_heads", "delta_k_heads")
-    if spec["top_k"] > spec["num_experts"]:
-        raise config.refuse("num_experts_per_tok", f"{spec['top_k']} is above num_experts")
+    config.groups("num_attention_heads", spec["num_heads"], spec["num_kv_heads"])
+    config.groups("linear_num_value_heads", spec["delta_v_heads"], spec["delta_k_heads"])
     return spec
 
 
-def _check_divides(config: Fields, spec: dict[str, Any], key: str, many: str, few: str) -> None:
-    if spec[many] % spec[few]:
-        raise config.refuse(key, f"{spec[many]} heads do not divide into groups of {spec[few]}")
-
-
 def _layer_types(config: Fields) -> list[str]:
-    count = config.integer("num_hidden_layers", high=_MAX_LAYERS)
+    count = config.integer("num_hidden_layers", high=MAX_LAYERS)
     listed = config.get("layer_types")
     if listed is None:
         interval = config.integer("full_attention_interval", 4)
@@ -124,24 +130,6 @@ def _layer_types(config: Fields) -> list[str]:
         if not isinstance(kind, str) or kind not in _KINDS:
             raise config.refuse("layer_types", f"{kind!r} is not one of {', '.join(_KINDS)}")
     return [_KINDS[kind] for kind in listed]
-
-
-def _rope(config: Fields, head_dim: int) -> dict[str, Any]:
-    """Rotary keys, nested (``rope_parameters``) or at the top (older configurations)."""
-    nested = config.section("rope_parameters")
-    scaling = config.section("rope_scaling")
-    kinds = [nested.get("rope_type"), scaling.get("rope_type"), scaling.get("type")]
-    for kind in kinds:
-        # mrope's three axes carry the same position for text: plain rotary embedding
-        if kind not in (None, "default", "mrope"):
-            raise UnsupportedModelError(f"{config.path}: rope_type {kind!r} is not supported")
-    merged = Fields(config.path, {**config.values, **nested.values})
-    share = merged.number("partial_rotary_factor", 0.25, high=1.0)
-    rotary = int(head_dim * share)
-    if rotary < 2 or rotary % 2:
-        reason = f"{share:g} of {head_dim} is not an even number of dimensions"
-        raise config.refuse("partial_rotary_factor", reason)
-    return {"rotary_dim": rotary, "rope_theta": merged.number("rope_theta", low=1.0)}
 
 
 def _shared_intermediate(config: Fields) -> int:

@@ -106,7 +106,9 @@ class Model:
         coreset: int | None = None,
     ) -> Floats: ...
     def observe(
-        self, callback: Callable[[int, str, dict[str, NDArray[Any]]], None] | None
+        self,
+        callback: Callable[[int, Literal["mixer", "feed_forward"], dict[str, NDArray[Any]]], None]
+        | None,
     ) -> None: ...
     def generate(
         self,

@@ -67,7 +67,7 @@ def read_documents(path: str | Path) -> Iterator[tuple[str, Document]]:
             lines = _json_lines(path, file) if path.suffix == ".jsonl" else _stretches(path, file)
             yield from lines
     except OSError as problem:
-        raise ArgumentError(f"text: {path}: {problem.strerror or problem}") from problem
+        raise ArgumentError(f"{path}: {problem.strerror or problem}") from problem
 
 
 def sequences(
@@ -100,13 +100,13 @@ def _json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[tuple[str, Docum
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            raise ArgumentError(f"text: {where}: is not valid JSON: {problem}") from problem
+            raise ArgumentError(f"{where}: is not valid JSON: {problem}") from problem
         if isinstance(row, dict) and isinstance(row.get("text"), str):
             yield where, row["text"]
         elif isinstance(row, dict) and isinstance(row.get("messages"), list):
             yield where, row["messages"]
         else:
-            raise ArgumentError(f'text: {where}: has neither a "text" nor a list of "messages"')
+            raise ArgumentError(f'{where}: has neither a "text" nor a list of "messages"')
 
 
 def _stretches(path: Path, lines: Iterable[bytes]) -> Iterator[tuple[str, Document]]:
@@ -121,7 +121,7 @@ def _stretches(path: Path, lines: Iterable[bytes]) -> Iterator[tuple[str, Docume
                 text = data.decode("utf-8")
             except UnicodeDecodeError as problem:
                 place = f"byte {begin + problem.start} (0x{data[problem.start]:02x})"
-                raise ArgumentError(f"text: {path}: is not UTF-8 at {place}") from None
+                raise ArgumentError(f"{path}: is not UTF-8 at {place}") from None
             if text:
                 yield f"{path}: byte {begin}", text
             begin, size, parts = begin + size, 0, []
@@ -131,7 +131,7 @@ def _stretch(model: Model, where: str, text: str, length: int) -> Iterator[Seque
     try:
         ids, nbytes = model.codec.measured(text)
     except ArgumentError as problem:
-        raise ArgumentError(f"text: {where}: {problem}") from problem
+        raise ArgumentError(f"{where}: {problem}") from problem
     _check_ids(model, where, ids)
     for first in range(0, len(ids) - 1, length):
         piece = ids[first : first + length]
@@ -145,15 +145,15 @@ def _chat(
     *prompt, last = messages or [{}]
     content = last.get("content") if isinstance(last, Mapping) else None
     if not isinstance(last, Mapping) or last.get("role") != "assistant":
-        raise ArgumentError(f"text: {where}: the last message is not the assistant's")
+        raise ArgumentError(f"{where}: the last message is not the assistant's")
     if not isinstance(content, str):
-        raise ArgumentError(f"text: {where}: the assistant's content is not text")
+        raise ArgumentError(f"{where}: the assistant's content is not text")
     try:
         ids = model.chat_prompt(prompt)
         start = len(ids)
         ids += model.codec.encode(content) + model.generation["eos_token_id"][:1]
     except ArgumentError as problem:
-        raise ArgumentError(f"text: {where}: {problem}") from problem
+        raise ArgumentError(f"{where}: {problem}") from problem
     _check_ids(model, where, ids)
     if start < min(length, len(ids)):
         cut = ids[:length]
@@ -164,4 +164,4 @@ def _chat(
 def _check_ids(model: Model, where: str, ids: list[int]) -> None:
     mask = model.spec.get("mask_token_id")  # a model without previews may have none
     if mask in ids:
-        raise ArgumentError(f"text: {where}: holds the mask token (id {mask})")
+        raise ArgumentError(f"{where}: holds the mask token (id {mask})")

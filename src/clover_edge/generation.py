@@ -11,6 +11,7 @@ from .errors import ArgumentError, ModelFormatError
 
 DEFAULT_MAX_NEW_TOKENS = 256
 MODES = ("diffusion", "ar")
+NO_MASK = -1  # the mask token's id where there is none
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -52,7 +53,7 @@ class GenerationConfig:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     coreset_size: int | None = None  # experts a block may use; None: the model's; 0: all
-    mode: str = "diffusion"  # or "ar": one token a forward, from the same weights
+    mode: str = "diffusion"  # or "ar": one token a forward; the only one of autoregressive models
     stop_token_ids: tuple[int, ...] = ()
 
     @classmethod
@@ -68,9 +69,7 @@ class GenerationConfig:
                 f"{unknown[0]}: is no generation option (there are: {', '.join(sorted(known))})"
             )
         try:
-            values = _checked(
-                {"block_length": spec["block_size"], **_present(defaults, known)}, spec
-            )
+            values = {**_of_model(spec), **_checked(_present(defaults, known), spec)}
             eos = defaults.get("eos_token_id", [])
             values["stop_token_ids"] = _token_ids([eos] if isinstance(eos, int) else eos, spec)
         except ArgumentError as error:
@@ -168,6 +167,21 @@ class DoneEvent:
 Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
 
 
+DENOISING = ("block_length", "threshold", "steps", "coreset_size")
+
+
+def is_autoregressive(spec: Mapping[str, Any]) -> bool:
+    """Whether the model has no denoising passes: mode "ar" is then the only one."""
+    return not spec.get("preview", True)
+
+
+def _of_model(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model itself decides, before anybody's wishes."""
+    if is_autoregressive(spec):
+        return {"mode": "ar", "block_length": 1}
+    return {"block_length": _check("block_length", spec["block_size"], spec)}
+
+
 def _present(options: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     return {name: options[name] for name in known if options.get(name) is not None}
 
@@ -206,6 +220,10 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
+    if is_autoregressive(spec) and (name in DENOISING or (name, value) == ("mode", "diffusion")):
+        raise ArgumentError(
+            f"{name}: {value!r}: the model is autoregressive, it cannot denoise blocks"
+        )
     if name == "stop":
         return _stop_strings(value)
     if name == "mode":
@@ -221,7 +239,7 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
     if name == "block_length":
         low, high = 1, spec["block_size"]
     elif name == "coreset_size":
-        low, high = 0, spec["num_experts"]
+        low, high = 0, spec.get("num_experts", 0)
     else:
         low, high = _INTEGERS[name]
     integer = _integer(value)

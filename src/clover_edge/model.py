@@ -15,6 +15,7 @@ from .driver import Emit, run, run_in_thread
 from .errors import ArgumentError, ContextLengthError
 from .generation import (
     DEFAULT_MAX_NEW_TOKENS,
+    NO_MASK,
     Event,
     GenerationConfig,
     GenerationOptions,
@@ -89,8 +90,10 @@ class Model:
         """Text for `prompt`: a string (taken as it is), token ids, or chat messages.
 
         Options are GenerationConfig's fields; the checkpoint's generation config gives the
-        rest. Raises ArgumentError naming the option or prompt position that is not valid, and
-        ContextLengthError when prompt and answer do not fit the context.
+        rest. `mode` is "diffusion" unless "ar" is asked for; a model that cannot denoise blocks
+        decodes in mode "ar" and refuses the options of the other. Raises ArgumentError naming the
+        option or prompt position that is not valid, and ContextLengthError when prompt and answer
+        do not fit the context.
         """
         start = self._prepare(prompt, options)
         with self.exclusive():
@@ -212,7 +215,7 @@ class Model:
                 config,
                 max_new_tokens=new_tokens,
                 capacity=capacity,
-                mask=self.spec["mask_token_id"],
+                mask=self.spec.get("mask_token_id", NO_MASK),
                 emit=emit,
             )
 
@@ -231,7 +234,7 @@ class Model:
                 ids = self.chat_prompt(cast("Sequence[Message]", items))
             else:
                 ids = [self._token_id(index, item) for index, item in enumerate(items)]
-        mask = self.spec["mask_token_id"]
+        mask = self.spec.get("mask_token_id", NO_MASK)
         if mask in ids:
             raise ArgumentError(f"prompt: token {ids.index(mask)} is the mask token (id {mask})")
         if not ids:

@@ -9,6 +9,7 @@ from .loader import FORMAT_VERSION, PARTS, PackedFolder
 
 _CLASSES = (
     ("experts", ("experts",)),
+    ("feed-forward", ("dense.gate_up", "dense.down")),
     ("shared expert", ("shared.gate_up", "shared.down")),
     ("attention", ("attn.in", "attn.out")),
     ("deltanet", ("delta.in", "delta.out")),

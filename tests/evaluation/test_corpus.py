@@ -112,7 +112,7 @@ def test_malformed_files(
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.txt"):
-        with pytest.raises(clover_edge.ArgumentError, match=f"text: {path}: "):
+        with pytest.raises(clover_edge.ArgumentError, match=f"^{path}: "):
             list(read_documents(path))
 
 

@@ -19,6 +19,7 @@ from clover_edge.evaluation import passes as walking
 from clover_edge.evaluation import reference
 from clover_edge.evaluation.metrics import Masks
 from clover_edge.evaluation.passes import Passes
+from clover_edge.export import pipeline
 
 FEW = {"limit": 3, "sequence_length": 48, "tasks": False}
 
@@ -165,30 +166,32 @@ def test_a_checkpoint(source: Any, packed: clover_edge.Model, text: Path, monkey
     assert found.against is not None
     assert (found.against["recipe"], found.against["name"]) == ("f32", source.folder.name)
     assert found.commit["kl"] > 0
-    nbytes = found.against["bytes"]
     usage = shutil.disk_usage(text)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=nbytes - 1))
-    assert reference.float_recipe(source.folder, text.parent) == "bf16"
+    narrow = usage._replace(free=found.against["bytes"] - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: narrow)
+    monkeypatch.setattr(pipeline, "_SLACK", 0)
+    found = evaluate(packed, against=source.folder, text=text, **FEW)
+    assert found.against is not None and found.against["recipe"] == "bf16"
+    narrow = usage._replace(free=10_000)
     with pytest.raises(clover_edge.ExportError, match=r"needs .* bytes"):
-        evaluate(packed, against=source.folder, text=text, **FEW)  # 64 MB stay free
-    assert folders and not any(folder.exists() for folder in folders)
+        evaluate(packed, against=source.folder, text=text, **FEW)
+    assert len(folders) == 2 and not any(folder.exists() for folder in folders)
 
 
-def test_a_model_without_previews(
-    plain: clover_edge.Model, packed: clover_edge.Model, text: Path, monkeypatch: Any
+@pytest.mark.parametrize("family", ["llama", "qwen3_moe"])
+def test_autoregressive_models(
+    tiny_transformer: Callable[..., Any], pack: Callable[..., Path], text: Path, family: str
 ) -> None:
-    both = evaluate(packed, against=plain, text=text, **FEW)
-    spec = {name: value for name, value in packed.spec.items() if name != "block_size"}
-    monkeypatch.setattr(
-        type(packed), "spec", property(lambda self: {**spec, "preview": False, "coreset_size": 0})
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("clover_edge.generation.GenerationConfig.resolve", lambda *_, **__: None)
-        found = evaluate(packed, against=plain, text=text, **FEW)
-    assert found.preview is None
-    assert found.commit["kl"] == pytest.approx(both.commit["kl"])
-    assert all("preview" not in row for row in found.layers)
-    assert "Preview" not in found.markdown()
+    source = tiny_transformer(family, seed=7, max_position_embeddings=256)
+    found = evaluate(pack(source, "int4-all"), against=pack(source, "f32"), text=text, **FEW)
+    assert found.preview is None and 0 < found.commit["kl"] < 1
+    assert all("preview" not in row and row["commit"]["mixer_error"] > 0 for row in found.layers)
+    routed = [row["commit"]["router_agreement"] for row in found.layers]
+    assert all((share is None) == (family == "llama") for share in routed)
+    page = found.markdown()
+    assert "Preview" not in page and ("| - |" in page) == (family == "llama")
+    with pytest.raises(clover_edge.ArgumentError, match="block_length"):
+        evaluate(pack(source, "f32"), text=text, block_length=4, **FEW)
 
 
 def test_unlike_vocabularies(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,26 @@ class Spoiled:
 
 
 @pytest.fixture
-def spoiled(tiny: Any, tmp_path: Path) -> Iterator[Spoiled]:
-    source = tiny(shards=1)
-    shutil.copytree(source.folder, tmp_path / "in")
+def spoiled(tiny: Any, tmp_path: Path) -> Spoiled:
+    return _copy(tiny(shards=1), tmp_path)
+
+
+@pytest.fixture
+def spoil(tiny_transformer: Any, tmp_path: Path) -> Callable[..., Spoiled]:
+    """The same of a plain transformer of a family, its configuration changed by keywords."""
+
+    def make(family: str, **keys: Any) -> Spoiled:
+        spoiled = _copy(tiny_transformer(family, separate=False), tmp_path)
+        spoiled.edit(lambda config: config.update(keys))
+        return spoiled
+
+    return make
+
+
+def _copy(source: Any, parent: Path) -> Spoiled:
+    shutil.copytree(source.folder, parent / "in")
     named = {
         name if name.startswith("lm_head") else "model." + name: value.copy()
         for name, value in source.tensors.items()
     }
-    yield Spoiled(tmp_path / "in", named)
+    return Spoiled(parent / "in", named)

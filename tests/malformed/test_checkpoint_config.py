@@ -188,9 +188,8 @@ def test_family_that_is_no_name(spoiled: Any, value: Any) -> None:
         ("decoder_sparse_step", 2),
         ("scoring_func", "sigmoid"),
         ("preview_decay", True),
-        ("quantization_config", {"quant_method": "fp8"}),
-        ("rope_parameters", {"rope_type": "yarn", "rope_theta": 1e7}),
-        ("rope_scaling", {"type": "linear", "factor": 2}),
+        ("rope_parameters", {"rope_type": "longrope", "rope_theta": 1e7}),
+        ("rope_scaling", {"type": "dynamic", "factor": 2}),
     ],
 )
 def test_operation_that_is_not_served(spoiled: Any, key: str, value: Any) -> None:

@@ -46,8 +46,10 @@ def source(tiny: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def shallow(tiny: Callable[..., Any]) -> Callable[[int, int], Any]:
-    """Two layers, one of each kind: few values that a last bit can round to the next code."""
+    """Two layers, one of each kind: few values that a last bit can round to the next code. A group
+    of 128 divides every matrix."""
     kinds = ["linear_attention", "full_attention"]
+    widths = {"moe_intermediate_size": 128, "shared_expert_intermediate_size": 128}
 
     def make(experts: int, top_k: int) -> Any:
         return tiny(
@@ -56,7 +58,7 @@ def shallow(tiny: Callable[..., Any]) -> Callable[[int, int], Any]:
             hidden=128,
             experts=experts,
             top_k=top_k,
-            overrides={"layer_types": kinds},
+            overrides={"layer_types": kinds, **widths},
         )
 
     return make

@@ -202,6 +202,11 @@ SPEC_LIES: list[tuple[Row, str]] = [
     ({"block_size": 2000}, "block_size"),
     ({"history_ref_rows": 0}, "history_ref_rows"),
     ({"colour": 1}, "colour: is not known"),
+    ({"rope_inv_freq": [0.1] * 4}, "rope_theta: is not known"),
+    ({"rope_attention_factor": float("inf")}, "rope_attention_factor"),
+    ({"ffn_types": ["dense"]}, "ffn_types: has 1 entries for 3 layers"),
+    ({"ffn_types": ["experts", "dense", "experts"]}, "dense_intermediate: is missing"),
+    ({"qk_norm": None}, "qk_norm: is no bool"),
 ]
 
 
@@ -209,6 +214,24 @@ SPEC_LIES: list[tuple[Row, str]] = [
 def test_a_spec_that_lies(file: TinyFile, lie: Row, message: str) -> None:
     with pytest.raises(ModelFormatError, match=f"spec: {message}"):
         file.open(spec=lie)
+
+
+@pytest.mark.parametrize(
+    "frequencies",
+    [[0.1] * 3, [0.1] * 5, [0.1, 0.1, 0.1, -0.1], [0.1, 0.1, 0.1, float("nan")], [1, 1, 1, 2e3]],
+)
+def test_rotary_frequencies_that_lie(file: TinyFile, frequencies: list[float]) -> None:
+    spec = {name: value for name, value in SPEC.items() if name != "rope_theta"}
+    with pytest.raises(ModelFormatError, match="spec: rope_inv_freq"):
+        _core.Model({**spec, "rope_inv_freq": frequencies}, [str(file.path)], file.table)
+
+
+def test_rotary_frequencies_are_those_of_the_base(file: TinyFile) -> None:
+    spec = {name: value for name, value in SPEC.items() if name != "rope_theta"}
+    plain = [SPEC["rope_theta"] ** (-2 * i / 8) for i in range(4)]
+    core = _core.Model({**spec, "rope_inv_freq": plain}, [str(file.path)], file.table)
+    found, want = (each.commit(each.new_state(9), range(9)) for each in (core, file.open()))
+    assert np.array_equal(found, want)
 
 
 OPTIONAL = {"router", "norm_topk", "attn_output_gate"}
@@ -233,6 +256,7 @@ def test_a_spec_without_a_field(file: TinyFile, field: str) -> None:
         ("logit_shift", 1),
         ("preview_decay", True),
         ("layer_types", ["deltanet", "mamba", "deltanet"]),
+        ("ffn_types", ["experts", "experts", "linear"]),
     ],
 )
 def test_a_spec_that_this_build_does_not_serve(file: TinyFile, field: str, value: Any) -> None:

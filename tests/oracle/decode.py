@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from oracle.clover import Clover, State
 from oracle.equations import Array, softmax
+from oracle.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Decoded:
 
 
 def generate(
-    model: Clover, state: State, prompt: Sequence[int], options: Options
+    model: Clover | Transformer, state: State, prompt: Sequence[int], options: Options
 ) -> tuple[Decoded, State]:
     """Prefill, then block after block until a stop token or the budget.
 
@@ -58,6 +59,7 @@ def generate(
         if options.mode == "ar":
             block = [_next_token(model, state, response, options, out)]
         else:
+            assert isinstance(model, Clover)
             block = _denoise(model, state, response, options, out)
         begin = len(response)
         response += block
@@ -114,7 +116,11 @@ def _settled(block: NDArray[np.intp], mask: int, budget: int, stop_ids: Sequence
 
 
 def _next_token(
-    model: Clover, state: State, response: list[int], options: Options, out: Decoded
+    model: Clover | Transformer,
+    state: State,
+    response: list[int],
+    options: Options,
+    out: Decoded,
 ) -> int:
     assert state.logits is not None
     logits = _real_logits(model, state.logits, response, options)
@@ -123,7 +129,9 @@ def _next_token(
     return int(logits.argmax())
 
 
-def _real_logits(model: Clover, logits: Array, seen: Sequence[int], options: Options) -> Array:
+def _real_logits(
+    model: Clover | Transformer, logits: Array, seen: Sequence[int], options: Options
+) -> Array:
     """Penalties of the tokens that the response already holds; padding and mask ids removed."""
     out = logits.copy()
     for token in set(seen):
@@ -131,7 +139,8 @@ def _real_logits(model: Clover, logits: Array, seen: Sequence[int], options: Opt
         out[token] = out[token] / r if out[token] > 0 else out[token] * r
         out[token] -= options.presence_penalty + options.frequency_penalty * seen.count(token)
     out[options.valid_vocab :] = -np.inf
-    out[model.config.mask_token_id] = -np.inf
+    if isinstance(model, Clover):
+        out[model.config.mask_token_id] = -np.inf
     return out
 
 

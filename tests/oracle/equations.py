@@ -115,12 +115,18 @@ def delta_preview(
 
 def rope(x: Array, positions: NDArray[np.intp], theta: float, rotary_dim: int) -> Array:
     """Rotates pairs (i, i + rotary_dim/2) of x [n, heads, hd]; the other dimensions pass."""
-    half = rotary_dim // 2
-    inv_freq = theta ** (-2.0 * np.arange(half) / rotary_dim)
-    angle = positions[:, None, None] * inv_freq
-    a, b = x[..., :half], x[..., half:rotary_dim]
-    turned = [a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)]
-    return np.concatenate([*turned, x[..., rotary_dim:]], axis=-1)
+    inv_freq = theta ** (-2.0 * np.arange(rotary_dim // 2) / rotary_dim)
+    return rotate(x, positions[:, None] * inv_freq)
+
+
+def rotate(x: Array, angles: Array, factor: float = 1.0) -> Array:
+    """Rotates pairs (i, i + pairs) of x [n, heads, hd] by angles [n, pairs], and stretches them."""
+    half = angles.shape[-1]
+    cosine, sine = factor * np.cos(angles)[:, None], factor * np.sin(angles)[:, None]
+    a, b = x[..., :half], x[..., half : 2 * half]
+    return np.concatenate(
+        [a * cosine - b * sine, b * cosine + a * sine, x[..., 2 * half :]], axis=-1
+    )
 
 
 def attend(q: Array, k: Array, v: Array, visible: NDArray[np.bool_]) -> Array:

@@ -110,16 +110,22 @@ def _attention(parts: dict[str, Array], spec: dict[str, Any]) -> dict[str, Array
     rows = spec["num_heads"] * spec["head_dim"]
     kv = spec["num_kv_heads"] * spec["head_dim"]
     both = [rows, rows] if spec["attn_output_gate"] else [rows]
-    *q, k, v = np.split(parts["attn.in"], np.cumsum([*both, kv]))
-    # q heads and gate heads go back to [q of head 0, gate of head 0, q of head 1, ...]
-    heads = [part.reshape(spec["num_heads"], spec["head_dim"], -1) for part in q]
+    named = {"o_proj.weight": parts["attn.out"]}
+    for kind, whole in (("weight", parts["attn.in"]), ("bias", parts.get("attn.in_bias"))):
+        if whole is None:
+            continue
+        *q, k, v = np.split(whole, np.cumsum([*both, kv]))
+        # q heads and gate heads go back to [q of head 0, gate of head 0, q of head 1, ...]
+        heads = [part.reshape(spec["num_heads"], spec["head_dim"], -1) for part in q]
+        named["q_proj." + kind] = np.concatenate(heads, axis=1).reshape(-1, k.shape[1])
+        named |= {"k_proj." + kind: k, "v_proj." + kind: v}
+    optional = {"out_bias": "o_proj.bias", "q_norm": "q_norm.weight", "k_norm": "k_norm.weight"}
+    for ours, theirs in optional.items():
+        if f"attn.{ours}" in parts:
+            named[theirs] = parts[f"attn.{ours}"]
     return {
-        "self_attn.q_proj.weight": np.concatenate(heads, axis=1).reshape(-1, k.shape[1]),
-        "self_attn.k_proj.weight": k,
-        "self_attn.v_proj.weight": v,
-        "self_attn.o_proj.weight": parts["attn.out"],
-        "self_attn.q_norm.weight": parts["attn.q_norm"],
-        "self_attn.k_norm.weight": parts["attn.k_norm"],
+        f"self_attn.{name}": value.reshape(-1) if name.endswith("bias") else value
+        for name, value in named.items()
     }
 
 
@@ -132,19 +138,23 @@ def _delta(parts: dict[str, Array]) -> dict[str, Array]:
         "in_proj_b.weight": b,
         "in_proj_a.weight": a,
         "conv1d.weight": parts["delta.conv"],
-        "conv_right_weight": parts["delta.conv_right"],
         "A_log": parts["delta.A_log"],
         "dt_bias": parts["delta.dt_bias"],
         "norm.weight": parts["delta.norm"],
         "out_proj.weight": parts["delta.out"],
-        "bd_softmax_logit_scale": parts["delta.logit_scale"],
-        "bd_softmax_history_bias": parts["delta.history_bias"],
-        "bd_softmax_history_c": parts["delta.history_c"],
     }
+    if "delta.conv_right" in parts:  # absent of a model without previews
+        named["conv_right_weight"] = parts["delta.conv_right"]
+        for name in ("logit_scale", "history_bias", "history_c"):
+            named[f"bd_softmax_{name}"] = parts[f"delta.{name}"]
     return {f"linear_attn.{name}": value for name, value in named.items()}
 
 
 def _feed_forward(parts: dict[str, Array]) -> dict[str, Array]:
+    if "dense.down" in parts:
+        gate, up = np.split(parts["dense.gate_up"], 2)
+        dense = {"gate_proj": gate, "up_proj": up, "down_proj": parts["dense.down"]}
+        return {f"mlp.{name}.weight": value for name, value in dense.items()}
     named = {
         "gate.weight": parts["router"],
         "experts.gate_up_proj": np.concatenate([parts["experts.gate"], parts["experts.up"]], 1),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from ..generation import is_autoregressive
 
 
 def add_parser(commands: Any) -> None:
@@ -25,21 +28,30 @@ def _handle(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(facts, indent=2))
         return 0
-    kinds = facts["spec"]["layer_types"]
     print(f"{facts['path']}: {facts['family']}, recipe {facts['recipe']}")
-    print(
-        f"{len(kinds)} layers ({kinds.count('deltanet')} DeltaNet, {kinds.count('attention')} "
-        f"attention), hidden {facts['spec']['hidden_size']}, "
-        f"{facts['spec']['num_experts']} experts of which {facts['spec']['top_k']} a token, "
-        f"vocabulary {facts['spec']['valid_vocab']}, context {facts['spec']['max_positions']}, "
-        f"blocks of {facts['spec']['block_size']}"
-    )
+    print(", ".join(shape_of(facts["spec"])))
     print()
     print(table(facts["tensors"], facts["parameters"], facts["bytes"]))
     print()
     defaults = ", ".join(f"{name} {value}" for name, value in sorted(facts["generation"].items()))
     print(f"decode defaults: {defaults}")
     return 0
+
+
+def shape_of(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The model's shape, a few words each."""
+    kinds = spec["layer_types"]
+    deltanet, attention = kinds.count("deltanet"), kinds.count("attention")
+    yield f"{len(kinds)} layers ({deltanet} DeltaNet, {attention} attention)"
+    yield f"hidden {spec['hidden_size']}"
+    feed_forward = spec.get("ffn_types", ["experts"])
+    if "dense" in feed_forward:
+        yield f"feed-forward {spec['dense_intermediate']}"
+    if "experts" in feed_forward:
+        yield f"{spec['num_experts']} experts of which {spec['top_k']} a token"
+    yield f"vocabulary {spec['valid_vocab']}"
+    yield f"context {spec['max_positions']}"
+    yield "autoregressive" if is_autoregressive(spec) else f"blocks of {spec['block_size']}"
 
 
 def table(rows: list[dict[str, Any]], parameters: int, stored: int) -> str:

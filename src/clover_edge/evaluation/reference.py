@@ -12,8 +12,6 @@ from ..errors import ArgumentError, ModelFormatError
 from ..export.files import read_json
 from ..model import Model, load
 
-FLOAT_RECIPES = ("f32", "bf16")
-
 
 @contextmanager
 def opened_reference(against: Model | str | Path, model: Model) -> Iterator[Model]:
@@ -40,38 +38,40 @@ def packed_to_float(
     threads: int | None = None,
     isa: str | None = None,
     norm: str = "auto",
+    preview_tensors: Path | None = None,
 ) -> Iterator[Model]:
-    """A checkpoint packed into a temporary folder by `float_recipe`, and opened.
+    """A checkpoint packed into a temporary folder, and opened: to f32, or to bf16 where f32 exceeds
+    the free disk or memory. `norm`, `preview_tensors`: as for the exporter.
 
     Raises what export_checkpoint() raises, ExportError for a disk that is too small among it.
     """
-    from ..export import export_checkpoint
+    from ..export import Checkpoint, plan_export
+    from ..export.coding import Coding
+    from ..export.pipeline import write_plan
 
     with tempfile.TemporaryDirectory(prefix="clover-edge-reference-") as scratch:
         folder = Path(scratch) / Path(checkpoint).resolve().name
-        recipe = float_recipe(checkpoint, Path(scratch))
-        export_checkpoint(checkpoint, folder, recipe=recipe, norm=norm)
+        with Checkpoint(checkpoint, preview_tensors=preview_tensors) as source:
+            plan = plan_export(source, "f32")
+            if plan.file_bytes > _room(scratch):
+                plan = plan_export(source, "bf16")
+            write_plan(source, plan, folder, coding=Coding(), norm=norm)
         with load(folder, threads=threads, isa=isa) as model:
             yield model
+
+
+def _room(folder: str) -> int:
+    """Bytes that a file in a folder may take and still be read from memory."""
+    from ..export.pipeline import available_memory
+
+    disk, memory = shutil.disk_usage(folder).free, available_memory()
+    return disk if memory is None else min(disk, memory)
 
 
 def is_packed(path: Path) -> bool:
     """Whether a folder is a packed one; what is neither packed nor a checkpoint is not."""
     config = path / "config.json"
     return config.is_file() and "clover_edge" in read_json(config, ModelFormatError)
-
-
-def float_recipe(checkpoint: str | Path, folder: Path) -> str:
-    """The widest float recipe whose files fit the disk of `folder` and the free memory."""
-    from ..export import Checkpoint, plan_export
-    from ..export.pipeline import available_memory
-
-    room = [shutil.disk_usage(folder).free]
-    if (memory := available_memory()) is not None:
-        room.append(memory)
-    with Checkpoint(checkpoint) as source:
-        needed = plan_export(source, FLOAT_RECIPES[0]).file_bytes
-    return FLOAT_RECIPES[needed > min(room)]
 
 
 def check_vocabulary(model: Model, reference: Model) -> None:

@@ -21,7 +21,7 @@ from ..corpus import (
 )
 from ..default_model import opened
 from ..errors import ArgumentError
-from ..generation import GenerationConfig
+from ..generation import GenerationConfig, is_autoregressive
 from ..model import Model
 from ..text import TextCodec
 from .passes import Passes
@@ -52,7 +52,7 @@ class Measure:
 
     def width(self, model: Model) -> int | None:
         """Positions of a preview; None for a model that has none."""
-        if not model.spec.get("preview", True):
+        if is_autoregressive(model.spec):
             return None
         block_size: int = model.spec["block_size"]
         width = block_size if self.block_length is None else self.block_length
@@ -128,7 +128,7 @@ def _walk(
     both = [model] if reference is None else [model, reference]
     passes = Passes(
         *both,
-        width=width if all(one.spec.get("preview", True) for one in both) else None,
+        width=None if any(is_autoregressive(one.spec) for one in both) else width,
         layers=reference is not None and same_layers(model, reference),
         coreset=measure.coreset_size,
         masks=measure.masks,

@@ -1,0 +1,23 @@
+// The dense SwiGLU feed-forward, of width Id: y = down(silu(gate(x)) * up(x)).
+#include "model/forward.h"
+
+namespace clover {
+
+void gate_row(Model &m, int64_t row, Forms forms) {
+    Input &to = m.scratch.inner;
+    const int width = to.width();
+    const float *gate = m.scratch.gate_up.data() + row * 2 * width;
+    m.kernels.silu_mul(gate, width, gate + width, width, 1, width, to.row(row), width);
+    to.quantize(m.kernels, forms, row);
+}
+
+void dense_feed_forward(Pass &p, int layer) {
+    Scratch &s = p.model.scratch;
+    const DenseWeights &w = p.layer(layer).dense;
+    s.inner.shape(w.down.k);
+    p.multiply({{w.gate_up, s.x.activations(w.gate_up, 0, p.rows), nullptr, p.rows, s.gate_up.data(), w.gate_up.n}});
+    p.model.pool.run(p.rows, [&](int64_t r, int) { gate_row(p.model, r, form_of(w.down)); });
+    p.multiply({{w.down, s.inner.activations(w.down, 0, p.rows), nullptr, p.rows, s.y.data(), w.down.n}});
+}
+
+} // namespace clover

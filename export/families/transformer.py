@@ -1,0 +1,145 @@
+"""Plain autoregressive transformers: what Llama, Qwen2, Qwen3 and their like have in common.
+
+Causal attention with grouped keys and plain RMSNorms, then a SwiGLU or sparse experts. Families say
+in a ``Trunk`` where they differ; keys and tensor names are those of Hugging Face's classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import UnsupportedModelError
+from ..checkpoint import Checkpoint
+from ..fields import Fields
+from ..rope import rope_fields
+from ..vocabulary import generation_defaults, valid_vocab
+from .base import Model
+from .blocks import MAX_LAYERS, expert_fields, map_attention, map_dense, map_experts
+from .table import TensorTable, find_prefix
+
+_PREFIXES = ("model.",)
+_DERIVED = (".rotary_emb.inv_freq",)  # old checkpoints carry what follows from the configuration
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A family. A bias that is None is as ``attention_bias`` says."""
+
+    family: str
+    architecture: str
+    qk_norm: bool = False
+    in_bias: bool | None = None  # of the q, k and v projections
+    out_bias: bool | None = None  # of the o projection
+    head_dim: int | None = None  # where the configuration is silent; None: hidden_size / heads
+    experts: bool = False
+
+
+def read_trunk(checkpoint: Checkpoint, trunk: Trunk) -> Model:
+    """Spec, decode defaults and tensor table of a checkpoint of that family; no weight is read."""
+    config = Fields(checkpoint.config_path, checkpoint.config)
+    _refuse_unserved(config, trunk)
+    spec = _spec(config, trunk)
+    warnings: list[str] = []
+    spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
+    generation = generation_defaults(checkpoint, config, spec, warnings)
+    table = _map_tensors(checkpoint, spec, trunk.family)
+    return Model(trunk.family, spec, generation, table.tensors, warnings=warnings + table.warnings)
+
+
+def _refuse_unserved(config: Fields, trunk: Trunk) -> None:
+    names = config.get("architectures")
+    if names is not None and names != [trunk.architecture]:
+        raise UnsupportedModelError(
+            f"{config.path}: architectures: {names!r} is not supported for model_type "
+            f"{config.get('model_type')!r} (only {[trunk.architecture]!r} is)"
+        )
+    config.only("hidden_act", "silu")
+    config.only("mlp_bias", False)
+    config.only("use_sliding_window", False)
+
+
+def _spec(config: Fields, trunk: Trunk) -> dict[str, Any]:
+    heads, hidden = config.integer("num_attention_heads"), config.integer("hidden_size")
+    head_dim = config.integer("head_dim", trunk.head_dim or hidden // heads or None)
+    bias = config.flag("attention_bias", False)
+    layers = _layers(config)
+    spec: dict[str, Any] = {
+        "vocab_size": config.integer("vocab_size"),
+        "hidden_size": hidden,
+        "num_layers": layers,
+        "rms_eps": config.number("rms_norm_eps", low=1e-30, high=1.0),
+        "norm_offset": 0.0,
+        "layer_types": ["attention"] * layers,
+        "num_heads": heads,
+        "num_kv_heads": config.integer("num_key_value_heads", heads),
+        "head_dim": head_dim,
+        **rope_fields(config, head_dim, theta=10_000.0),
+        "attn_output_gate": False,
+        "qk_norm": trunk.qk_norm,
+        "attn_in_bias": bias if trunk.in_bias is None else trunk.in_bias,
+        "attn_out_bias": bias if trunk.out_bias is None else trunk.out_bias,
+        "attn_scale": head_dim**-0.5,
+        **_feed_forward(config, layers, trunk.experts),
+        "tie_embeddings": config.flag("tie_word_embeddings", False),
+        "max_positions": config.integer("max_position_embeddings"),
+        "preview": False,
+    }
+    config.groups("num_attention_heads", heads, spec["num_kv_heads"])
+    return spec
+
+
+def _layers(config: Fields) -> int:
+    count = config.integer("num_hidden_layers", high=MAX_LAYERS)
+    listed = config.get("layer_types", ["full_attention"] * count)
+    if not isinstance(listed, list) or len(listed) != count:
+        raise config.refuse("layer_types", f"is not a list of {count} layers")
+    for kind in listed:
+        if kind != "full_attention":
+            raise UnsupportedModelError(
+                f"{config.path}: layer_types: {kind!r} is not supported (only full_attention is)"
+            )
+    return count
+
+
+def _feed_forward(config: Fields, layers: int, sparse: bool) -> dict[str, Any]:
+    kinds = _feed_forward_kinds(config, layers) if sparse else ["dense"] * layers
+    fields: dict[str, Any] = {"ffn_types": kinds}
+    if "dense" in kinds:
+        fields["dense_intermediate"] = config.integer("intermediate_size")
+    if "experts" in kinds:
+        fields |= expert_fields(config)
+        fields |= {"shared_intermediate": 0, "norm_topk": config.flag("norm_topk_prob", False)}
+    return fields
+
+
+def _feed_forward_kinds(config: Fields, layers: int) -> list[str]:
+    """Every ``decoder_sparse_step``-th layer has experts, unless it is among
+    ``mlp_only_layers``."""
+    step, dense = config.integer("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
+    if not isinstance(dense, list) or not all(type(i) is int for i in dense):
+        raise config.refuse("mlp_only_layers", f"{dense!r} is not a list of layer numbers")
+    sparse = [i not in dense and (i + 1) % step == 0 for i in range(layers)]
+    return ["experts" if experts else "dense" for experts in sparse]
+
+
+def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], family: str) -> TensorTable:
+    table = TensorTable(checkpoint, spec, find_prefix(checkpoint, _PREFIXES))
+    hidden = spec["hidden_size"]
+    table.embedding()
+    for i, kind in enumerate(spec["ffn_types"]):
+        ours, theirs = f"layers.{i}.", f"{table.prefix}layers.{i}."
+        table.vector(ours + "norm1", theirs + "input_layernorm.weight", hidden)
+        map_attention(table, ours, theirs)
+        table.vector(ours + "norm2", theirs + "post_attention_layernorm.weight", hidden)
+        theirs += "mlp."
+        if kind == "dense":
+            map_dense(table, ours, theirs)
+        else:
+            table.vector(ours + "router", theirs + "gate.weight", spec["num_experts"], hidden)
+            map_experts(table, ours, theirs + "experts.")
+        table.check_missing()
+    table.head()
+    table.check_missing()
+    table.check_surplus(family, suffixes=_DERIVED)
+    return table

@@ -1,0 +1,145 @@
+"""A GGUF file as a Hugging Face model: configuration, names and order of the tensors.
+
+What converters of GGUF change, and what is undone here: llama's query and key rows are interleaved
+in pairs; DeltaNet's value heads of the qwen35 converters (Clover's among them) are in tiled order,
+head j belonging to key head j mod Hk instead of j div (Hv / Hk); ``ssm_a`` is -exp(A_log); the
+convolution's middle axis is gone; qwen3next keeps beta and alpha in one tensor, key head by key
+head. Norms hold 1 + w of a zero-centred norm: they stay so, and are plain norms.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import CheckpointError, UnsupportedModelError
+from ..fields import Fields
+from .base import RowSource, RowTensor, Source
+from .gguf_file import GgufFiles
+from .gguf_hybrid import HYBRID, Hybrid
+from .view import View, paired_rows
+
+DENSE = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_OUTER = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+_LAYER = {
+    "attn_norm.weight": "input_layernorm.weight",
+    "ffn_norm.weight": "post_attention_layernorm.weight",
+    "attn_q_norm.weight": "self_attn.q_norm.weight",
+    "attn_k_norm.weight": "self_attn.k_norm.weight",
+    "attn_output.weight": "self_attn.o_proj.weight",
+    "attn_output.bias": "self_attn.o_proj.bias",
+    **{f"attn_{x}.{y}": f"self_attn.{x}_proj.{y}" for x in "qkv" for y in ("weight", "bias")},
+    **{f"ffn_{x}.weight": f"mlp.{x}_proj.weight" for x in ("gate", "up", "down")},
+}
+_PAIRED = {"attn_q.weight": "num_attention_heads", "attn_k.weight": "num_key_value_heads"}
+
+
+class GgufModel:
+    """Configuration and tensors of a GGUF file, under Hugging Face names."""
+
+    def __init__(self, files: GgufFiles) -> None:
+        self._files, self.path = files, files.path
+        self.metadata = Fields(files.path, files.values)
+        self.arch = str(self.metadata.required("general.architecture"))
+        if self.arch not in (*DENSE, *HYBRID):
+            known = ", ".join((*DENSE, *HYBRID))
+            raise UnsupportedModelError(
+                f"{files.path}: general.architecture: {self.arch!r} is not read; known: {known}"
+            )
+        prefix = f"{self.arch}."
+        own = {k.removeprefix(prefix): v for k, v in files.values.items() if k.startswith(prefix)}
+        self._fields = Fields(files.path, own)
+        for tensor in files.found.values():
+            tensor.check_readable()
+        self.config = self._dense() if self.arch in DENSE else self._hybrid()
+
+    def source(self) -> Source:
+        return RowSource(self._named, self._files, {})
+
+    def _common(self) -> dict[str, Any]:
+        embed = self._files.found.get("token_embd.weight")
+        if embed is None:
+            raise CheckpointError(str(self.path), "token_embd.weight", "is missing")
+        f, heads = self._fields, self._fields.integer("attention.head_count")
+        hidden, kv_heads = f.integer("embedding_length"), f.get("attention.head_count_kv", heads)
+        if isinstance(kv_heads, list):  # one for each layer, 0 where a layer has no keys
+            kv_heads = max(kv_heads, default=0)
+        return {
+            "vocab_size": embed.info.shape[0],
+            "hidden_size": hidden,
+            "num_hidden_layers": f.integer("block_count")
+            - f.integer("nextn_predict_layers", 0, low=0),
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "head_dim": f.integer("attention.key_length", hidden // heads or None),
+            "rms_norm_eps": f.number("attention.layer_norm_rms_epsilon"),
+            "max_position_embeddings": f.integer("context_length"),
+            "tie_word_embeddings": "output.weight" not in self._files.found,
+            "hidden_act": "silu",
+        }
+
+    def _dense(self) -> dict[str, Any]:
+        self._refuse_frequencies()
+        common = self._common()
+        self._named = self._name_dense(common)
+        return {
+            **common,
+            "model_type": self.arch,
+            "architectures": [DENSE[self.arch]],
+            "intermediate_size": self._fields.integer("feed_forward_length"),
+            **self._rope(),
+            "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self._named,
+        }
+
+    def _hybrid(self) -> dict[str, Any]:
+        hybrid = Hybrid(self.arch, self._files, self._fields, self._common())
+        self._named = hybrid.named
+        return hybrid.config
+
+    def _rope(self) -> dict[str, Any]:
+        base = {"rope_theta": self._fields.number("rope.freq_base", 10000.0)}
+        kind, factor = self._fields.get("rope.scaling.type", "none"), 1.0
+        if kind != "none":
+            factor = self._fields.number("rope.scaling.factor", 1.0)
+        if factor == 1.0:
+            return base
+        scaling = {"rope_type": kind, "factor": factor}  # the family refuses what is not served
+        original = self._fields.get("rope.scaling.original_context_length")
+        if original is not None:
+            scaling["original_max_position_embeddings"] = original
+        return {**base, "rope_scaling": scaling}
+
+    def _refuse_frequencies(self) -> None:
+        """llama3's stretched frequencies are a tensor, and its parameters are not in the file."""
+        factors = self._files.found.get("rope_freqs.weight")
+        if factors is not None and (factors.rows(0, 1) != 1).any():
+            raise UnsupportedModelError(
+                f"{self.path}: rope_freqs.weight: scaled rotary frequencies are not read from GGUF"
+            )
+
+    def _name_dense(self, common: dict[str, Any]) -> dict[str, RowTensor]:
+        named: dict[str, RowTensor] = {}
+        for name, tensor in self._files.found.items():
+            if name == "rope_freqs.weight":
+                continue
+            if name in _OUTER:
+                named[_OUTER[name]] = tensor
+                continue
+            number, _, part = name.removeprefix("blk.").partition(".")
+            if part not in _LAYER:
+                raise CheckpointError(
+                    str(tensor.info.file), name, f"is not known to the {self.arch} architecture"
+                )
+            seen: RowTensor = tensor
+            if self.arch == "llama" and part in _PAIRED:
+                heads = common[_PAIRED[part]]
+                order = paired_rows(heads, common["head_dim"])
+                if tensor.info.shape[0] != len(order):
+                    reason = f"{tensor.info.shape[0]} rows, {len(order)} expected"
+                    raise CheckpointError(str(tensor.info.file), name, reason)
+                seen = View(tensor, tensor.info.shape, order=order)
+            named[f"model.layers.{number}.{_LAYER[part]}"] = seen
+        return named

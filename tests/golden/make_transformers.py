@@ -1,0 +1,110 @@
+"""Makes ``transformers.npz``: what `transformers` computes for tiny Llama, Qwen2, Qwen3, Qwen3-MoE.
+
+    python tests/golden/make_transformers.py        # needs the `judge` extra: torch, transformers
+
+For every case the file keeps the logits of some rows in float32 and a checksum of the weights,
+which ``tiny_transformer.py`` draws again from the seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "transformers.npz"
+LENGTH, ROWS = 40, (0, 1, 7, 23, 38, 39)  # tokens, and those whose logits are kept
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+LINEAR = {"type": "linear", "factor": 2.5}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {"rope_theta": 500_000.0, "rope_scaling": LLAMA3}),
+    "llama, biases, tied": (
+        "llama",
+        {"attention_bias": True, "tie_word_embeddings": True, "rope_scaling": LINEAR},
+    ),
+    "qwen2": ("qwen2", {"rope_scaling": YARN}),
+    "qwen3": ("qwen3", {"rope_theta": 1e6}),
+    "qwen3_moe": ("qwen3_moe", {"mlp_only_layers": [1]}),
+    "qwen3_moe, plain weights": ("qwen3_moe", {"norm_topk_prob": False, "decoder_sparse_step": 2}),
+}
+
+
+def options(case: str) -> tuple[str, dict[str, Any]]:
+    """Arguments of ``make_transformer``."""
+    family, config = CASES[case]
+    return family, {"seed": 1 + list(CASES).index(case), "dtype": "f32", **config}
+
+
+def weights(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """(tensors by checkpoint name without prefix, parsed ``config.json``) of a case."""
+    from tiny_transformer import make_transformer
+
+    family, rest = options(case)
+    with tempfile.TemporaryDirectory() as folder:
+        tensors = make_transformer(folder, family, **rest)
+        return tensors, json.loads((Path(folder) / "config.json").read_text())
+
+
+def checksum(tensors: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = np.ascontiguousarray(tensors[name], dtype="<f4")
+        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
+    return digest.hexdigest()
+
+
+def token_ids() -> np.ndarray:
+    return np.random.default_rng(5).integers(0, 256, LENGTH)
+
+
+def transformers_logits(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> np.ndarray:
+    """Logits [LENGTH, V] of one pass of the class that the configuration names."""
+    import torch
+    import transformers
+
+    kind = getattr(transformers, config["architectures"][0])
+    model = kind(kind.config_class(**config, attn_implementation="eager"))
+    model = model.to(torch.float32).eval()
+    state = {
+        name if name.startswith("lm_head") else "model." + name: torch.from_numpy(value)
+        for name, value in tensors.items()
+    }
+    missing, surplus = model.load_state_dict(state, strict=False)
+    tied = ["lm_head.weight"] if config["tie_word_embeddings"] else []
+    assert (list(missing), list(surplus)) == (tied, []), (missing, surplus)
+    with torch.no_grad():
+        ids = torch.from_numpy(token_ids())[None]
+        logits: np.ndarray = model(input_ids=ids, use_cache=False).logits[0].numpy()
+    return logits
+
+
+def main() -> None:
+    import torch
+    import transformers
+
+    made: dict[str, Any] = {}
+    for case in CASES:
+        tensors, config = weights(case)
+        made[f"{case}: logits"] = transformers_logits(tensors, config)[list(ROWS)]
+        made[f"{case}: checksum"] = checksum(tensors)
+    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
+    np.savez_compressed(GOLDEN, **made)
+    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parent))
+    main()
