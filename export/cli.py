@@ -201,10 +201,13 @@ def _measure(options: argparse.Namespace) -> int:
 
     try:
         with (
-            packed_to_float(
-                options.checkpoint, norm=options.norm, preview_tensors=options.preview_tensors
-            ) as reference,
             Bars() as bars,
+            packed_to_float(
+                options.checkpoint,
+                bars.update,
+                norm=options.norm,
+                preview_tensors=options.preview_tensors,
+            ) as reference,
         ):
             found = evaluate(options.out, against=reference, progress=bars.update)
         for path in found.write(options.out):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -82,22 +82,24 @@ class Passes:
         states = [core.new_state(len(ids)) for core in self._cores]
         last: list[Floats] = []
         for piece in _pieces(ids[:start], COMMIT_ROWS):
-            last = [logits[-1:] for logits in self._commit(states, piece)]
+            last = self._commit(states, piece, "last")
         for block in _pieces(ids[start:], self.width or COMMIT_ROWS):
             if self.width:
                 self._preview(states, block)
-            every = self._commit(states, block)
+            every = self._commit(states, block, "all")
             # The row in front of a token predicts it.
             rows = [np.concatenate([a, b[:-1]]) for a, b in zip(last, every, strict=True)]
             self.commit.add(score_rows(self._vocabulary, block, *rows))
             last = [logits[-1:] for logits in every]
 
-    def _commit(self, states: list[State], ids: list[int]) -> list[Floats]:
+    def _commit(
+        self, states: list[State], ids: list[int], logits: Literal["last", "all"]
+    ) -> list[Floats]:
         with self._compared(self.commit_layers) as records:
             out = []
             for core, state, record in zip(self._cores, states, records, strict=True):
                 with _observed(core, record):
-                    out.append(core.commit(state, ids, logits="all"))
+                    out.append(core.commit(state, ids, logits=logits))
         return out
 
     def _preview(self, states: list[State], block: list[int]) -> None:

@@ -20,7 +20,7 @@ def draw(found: Evaluation) -> bytes | None:
     """A PNG; None where matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator, PercentFormatter
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         return None
     modes = [mode for mode in ("commit", "preview") if mode in found.layers[0]]
@@ -34,7 +34,7 @@ def draw(found: Evaluation) -> bytes | None:
         axes[0][column].set_title(f"{mode} mode")
         if routed:
             _agreement(axes[1][column], found, mode)
-            axes[1][column].yaxis.set_major_formatter(PercentFormatter(xmax=1))
+            axes[1][column].yaxis.set_major_formatter(lambda y, _: f"{100 * y:.4g} %")
         axes[-1][column].set_xlabel("layer")
         axes[-1][column].xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0][0].set_ylim(bottom=0)
@@ -65,12 +65,13 @@ def _agreement(axis: Any, found: Evaluation, mode: str) -> None:
     x, y = zip(*shown, strict=True)
     axis.plot(x, y, marker="o", markersize=4, linewidth=1, color=_AGREEMENT)
     worst = min(range(len(y)), key=y.__getitem__)
+    place = worst / max(1, len(y) - 1)  # a label at an end of the axis grows inwards
     axis.annotate(
-        f"worst {100 * y[worst]:.1f} %",
+        f"worst {100 * y[worst]:.2f} %",
         (x[worst], y[worst]),
         xytext=(0, -14),
         textcoords="offset points",
-        ha="center",
+        ha="left" if place < 0.1 else "right" if place > 0.9 else "center",
         fontsize=8,
     )
     _frame(axis)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ..errors import ArgumentError, ModelFormatError
 from ..export.files import read_json
 from ..model import Model, load
 
+Progress = Callable[[str, int, int], None]
+
 
 @contextmanager
-def opened_reference(against: Model | str | Path, model: Model) -> Iterator[Model]:
+def opened_reference(
+    against: Model | str | Path, model: Model, progress: Progress
+) -> Iterator[Model]:
     """Opens it as `model` is opened, but with float keys and values; a checkpoint is packed first.
 
     Raises ArgumentError when the two models' tokens differ, and what load() and packed_to_float()
@@ -25,8 +30,12 @@ def opened_reference(against: Model | str | Path, model: Model) -> Iterator[Mode
         check_vocabulary(model, against)
         yield against
         return
-    opening = load if is_packed(Path(against)) else packed_to_float
-    with opening(against, threads=core.threads, isa=core.isa) as reference:
+    place: dict[str, Any] = {"threads": core.threads, "isa": core.isa}
+    with (
+        load(against, **place)
+        if is_packed(Path(against))
+        else packed_to_float(against, progress, **place)
+    ) as reference:
         check_vocabulary(model, reference)
         yield reference
 
@@ -34,6 +43,7 @@ def opened_reference(against: Model | str | Path, model: Model) -> Iterator[Mode
 @contextmanager
 def packed_to_float(
     checkpoint: str | Path,
+    progress: Progress,
     *,
     threads: int | None = None,
     isa: str | None = None,
@@ -41,7 +51,8 @@ def packed_to_float(
     preview_tensors: Path | None = None,
 ) -> Iterator[Model]:
     """A checkpoint packed into a temporary folder, and opened: to f32, or to bf16 where f32 exceeds
-    the free disk or memory. `norm`, `preview_tensors`: as for the exporter.
+    the free disk or memory. `progress(what, done, total)`. `norm`, `preview_tensors`: as for the
+    exporter.
 
     Raises what export_checkpoint() raises, ExportError for a disk that is too small among it.
     """
@@ -55,7 +66,14 @@ def packed_to_float(
             plan = plan_export(source, "f32")
             if plan.file_bytes > _room(scratch):
                 plan = plan_export(source, "bf16")
-            write_plan(source, plan, folder, coding=Coding(), norm=norm)
+            write_plan(
+                source,
+                plan,
+                folder,
+                coding=Coding(),
+                norm=norm,
+                progress=lambda done, total, _: progress("reference", done, total),
+            )
         with load(folder, threads=threads, isa=isa) as model:
             yield model
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -25,11 +25,9 @@ from ..generation import GenerationConfig, is_autoregressive
 from ..model import Model
 from ..text import TextCodec
 from .passes import Passes
-from .reference import opened_reference, same_layers
+from .reference import Progress, opened_reference, same_layers
 from .report import Evaluation
 from .tasks import Score, score
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def evaluate(
         source, walked = _text(ready, text, is_demo, measure)
         reference = None
         if against is not None:
-            reference = stack.enter_context(opened_reference(against, ready))
+            reference = stack.enter_context(opened_reference(against, ready, progress))
         passes = _walk(ready, reference, walked, width, measure, progress)
         models = [ready] if reference is None else [ready, reference]
         scores: dict[str, list[Score]] = {}
