@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from checks import quantisation_export, quantisation_smollm
+from checks import (
+    quantisation_demo,
+    quantisation_export,
+    quantisation_masked,
+    quantisation_smollm,
+)
 from checks.row import Check
 
-CHECKS: list[Check] = [*quantisation_export.CHECKS, *quantisation_smollm.CHECKS]
+CHECKS: list[Check] = [
+    *quantisation_export.CHECKS,
+    *quantisation_demo.CHECKS,
+    *quantisation_masked.CHECKS,
+    *quantisation_smollm.CHECKS,
+]

@@ -51,10 +51,10 @@ def test_texts_of_files(tmp_path: Path) -> None:
     [
         ("a.json", b"{}", "is a .txt or a .jsonl"),
         ("a.txt", b" \n", "holds no text"),
-        ("a.txt", b"\xff\xfe", "no UTF-8"),
-        ("a.jsonl", b'{"text": "x"}\n{"text"', "line 2: is no JSON"),
+        ("a.txt", b"\xff\xfe", "not UTF-8"),
+        ("a.jsonl", b'{"text": "x"}\n{"text"', "line 2: is not valid JSON"),
         ("a.jsonl", b'{"prompt": "x"}', 'line 1: has neither a "text"'),
-        ("a.jsonl", b"[" * 100_000, "line 1: is no JSON"),
+        ("a.jsonl", b"[" * 100_000, "line 1: is not valid JSON"),
         ("a.txt", None, "No such file"),
     ],
 )
