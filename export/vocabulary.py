@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import CheckpointError
@@ -12,14 +12,24 @@ from .fields import Fields
 _MASK_TOKENS = ("<|mask|>", "<|MASK|>", "<mask>", "[MASK]", "<|mdm_mask|>")
 
 
-def valid_vocab(checkpoint: Checkpoint, vocab_size: int, warnings: list[str]) -> int:
-    """One more than the tokenizer's last id: rows behind it are padding and never emitted."""
+def valid_vocab(
+    checkpoint: Checkpoint,
+    vocab_size: int,
+    warnings: list[str],
+    *,
+    without_row: Sequence[str] = (),
+) -> int:
+    """One more than the tokenizer's last id: rows behind it are padding and never emitted.
+
+    ``without_row``: tokens that the model need not have a row for.
+    """
     ids = _tokenizer_ids(checkpoint)
     if ids is None:
         warnings.append("tokenizer.json is absent: the packed folder can decode ids, not text")
         return vocab_size
     path = checkpoint.path / "tokenizer.json"
-    last = max(ids.values(), default=-1)
+    rows = (i for token, i in ids.items() if i < vocab_size or token not in without_row)
+    last = max(rows, default=-1)
     if not 0 <= last < vocab_size:
         raise CheckpointError(
             str(path), "vocab", f"last id {last}; the model has {vocab_size} rows"

@@ -18,6 +18,7 @@ const Kernels kReferenceKernels = {
     reference::rmsnorm,
     reference::l2norm,
     reference::silu_mul,
+    reference::gelu_mul,
     reference::conv,
     reference::delta_commit,
     reference::delta_closed,

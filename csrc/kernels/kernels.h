@@ -109,7 +109,13 @@ struct AttentionHeads { // the query heads that share one key/value head, all ro
     float *o; // [rows, heads, head_dim], row stride ldo
     int64_t ldo;
     float *scratch; // attention_scratch_floats(rows, heads, head_dim)
+    // Nearest keys that a row sees: with its own where causal, else with the pass's first row. 0: all
+    int window = 0;
 };
+
+// (1 + tanh(y)) / 2 = sigmoid(2 y): the tanh form of gelu is x sigmoid(linear x + cubic x^3).
+constexpr float kGeluLinear = 1.5957691f;  // 2 sqrt(2/pi)
+constexpr float kGeluCubic = 0.071354813f; // 0.044715 times that
 
 // What the head's logits become before anybody sees them. Real ids are those in [0, valid) but `banned`.
 struct HeadRule {
@@ -152,6 +158,9 @@ struct Kernels {
     void (*l2norm)(const float *x, int64_t ldx, int rows, int heads, int d, float scale, float *out, int64_t ldo);
     // out = silu(gate) * up, rows of width n
     void (*silu_mul)(const float *gate, int64_t ldg, const float *up, int64_t ldu, int rows, int n, float *out,
+                     int64_t ldo);
+    // The same of gelu in its tanh form, gate * (1 + tanh(sqrt(2/pi) (gate + 0.044715 gate^3))) / 2 * up
+    void (*gelu_mul)(const float *gate, int64_t ldg, const float *up, int64_t ldu, int rows, int n, float *out,
                      int64_t ldo);
     // Depthwise convolution and SiLU over channels [c0, c1): in = [ring | block].
     //   out[t, c] = silu(sum_j in[t + j, c] w[c, j] + sum_d block[t + 1 + d, c] right[c, d]), right may be null

@@ -168,6 +168,14 @@ void silu_mul(const float *gate, int64_t ldg, const float *up, int64_t ldu, int 
         }
 }
 
+void gelu_mul(const float *gate, int64_t ldg, const float *up, int64_t ldu, int rows, int n, float *out, int64_t ldo) {
+    for (int r = 0; r < rows; ++r)
+        for (int i = 0; i < n; ++i) {
+            const float g = gate[r * ldg + i], inner = kGeluLinear * g + kGeluCubic * g * g * g;
+            out[r * ldo + i] = g * sigmoid(inner) * up[r * ldu + i];
+        }
+}
+
 void conv(const float *ring, const float *block, int64_t ldb, const float *w, const float *right, int rows,
           int channels, int taps, int c0, int c1, float *out, int64_t ldo) {
     const int past = taps - 1; // rows of the ring

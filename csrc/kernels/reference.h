@@ -15,6 +15,7 @@ void rmsnorm(const float *x, int64_t ldx, const float *w, float offset, float ep
              int64_t ldo);
 void l2norm(const float *x, int64_t ldx, int rows, int heads, int d, float scale, float *out, int64_t ldo);
 void silu_mul(const float *gate, int64_t ldg, const float *up, int64_t ldu, int rows, int n, float *out, int64_t ldo);
+void gelu_mul(const float *gate, int64_t ldg, const float *up, int64_t ldu, int rows, int n, float *out, int64_t ldo);
 void conv(const float *ring, const float *block, int64_t ldb, const float *w, const float *right, int rows,
           int channels, int taps, int c0, int c1, float *out, int64_t ldo);
 void delta_commit(const DeltaHead &);

@@ -126,7 +126,8 @@ void attention(const AttentionHeads &h) {
             o[c] = 0;
         const int keys = h.past + (h.causal ? h.first + r + 1 : h.seen);
         float max = -std::numeric_limits<float>::infinity(), sum = 0;
-        for (int j = 0; j < keys; ++j) {
+        const int nearest = h.causal ? keys : h.past + 1;
+        for (int j = h.window && nearest > h.window ? nearest - h.window : 0; j < keys; ++j) {
             load_kv(h.format, h.k + j * h.ldkv, h.head_dim, key);
             load_kv(h.format, h.v + j * h.ldkv, h.head_dim, value);
             const float score = h.scale * dot(q, key, h.head_dim);

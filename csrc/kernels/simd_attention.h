@@ -15,7 +15,8 @@ struct Queries {
     float *o;
     int64_t ldo;
     Running *running;
-    int visible[kQuads]; // keys that each sees
+    int visible[kQuads]; // keys in front of the last one that each sees, itself included
+    int hidden[kQuads];  // and in front of the first one
 };
 
 // A tile of keys or values as floats.
@@ -54,11 +55,15 @@ inline void attend_tile(const AttentionHeads &h, KvTile k, KvTile v, int key0, i
     gemm_rows(at.count, keys, h.head_dim, at.q, at.ldq, k.rows, k.ld, weights[0], kKeys);
     for (int r = 0; r < at.count; ++r) {
         seen[r] = at.visible[r] < key0 ? 0 : smaller(at.visible[r] - key0, keys);
+        if (at.hidden[r] - key0 >= seen[r])
+            seen[r] = 0;
         common = smaller(common, seen[r]);
         Running &running = at.running[r];
         const float old = running.max;
         for (int j = 0; j < kKeys; j += Vec::width)
             Vec::store(weights[r] + j, Vec::load(weights[r] + j) * Vec::set(h.scale));
+        for (int j = 0; j < smaller(at.hidden[r] - key0, seen[r]); ++j)
+            weights[r][j] = -__builtin_inff(); // a weight of 0, which changes no sum
         const float sum = exponentiate(weights[r], seen[r], kKeys, running.max);
         if (!seen[r])
             continue;
@@ -78,6 +83,12 @@ inline void attend_tile(const AttentionHeads &h, KvTile k, KvTile v, int key0, i
                  at.o + r * at.ldo, at.ldo, 1.0f);
 }
 
+// Keys in front of the first one that a row sees.
+inline int hidden_keys(const AttentionHeads &h, int row) {
+    const int nearest = h.past + (h.causal ? h.first + row + 1 : 1);
+    return h.window && nearest > h.window ? nearest - h.window : 0;
+}
+
 // body(queries) for all queries in fours: the heads of a row, or where there is but one, rows.
 template <typename Body> inline void for_queries(const AttentionHeads &h, Running *running, Body body) {
     const auto visible = [&](int row) { return h.past + (h.causal ? h.first + row + 1 : h.seen); };
@@ -93,8 +104,10 @@ template <typename Body> inline void for_queries(const AttentionHeads &h, Runnin
             at.o = h.o + row * h.ldo + head * h.head_dim;
             at.ldo = rows ? h.ldo : h.head_dim;
             at.running = running + row * h.heads + head;
-            for (int r = 0; r < at.count; ++r)
+            for (int r = 0; r < at.count; ++r) {
                 at.visible[r] = visible(rows ? row + r : row);
+                at.hidden[r] = hidden_keys(h, rows ? row + r : row);
+            }
             body(at);
         }
 }
@@ -109,7 +122,7 @@ inline void attend(const AttentionHeads &h) {
         for_vectors(h.heads * h.head_dim,
                     [&](int c, auto lanes) { Vec::store(h.o + r * h.ldo + c, Vec::zero(), lanes); });
     const int all = h.past + (h.causal ? h.first + h.rows : h.seen);
-    for (int key0 = 0; key0 < all; key0 += kKeys) {
+    for (int key0 = hidden_keys(h, 0) / kKeys * kKeys; key0 < all; key0 += kKeys) {
         const int keys = smaller(kKeys, all - key0);
         const KvTile key_tile = load_tile(h, h.k, key0, keys, k), value_tile = load_tile(h, h.v, key0, keys, v);
         for_queries(h, running, [&](const Queries &at) { attend_tile(h, key_tile, value_tile, key0, keys, at); });

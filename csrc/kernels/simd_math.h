@@ -42,6 +42,10 @@ inline Vec::F sigmoid(Vec::F x) { return Vec::set(1.0f) / (Vec::set(1.0f) + exp(
 
 inline Vec::F silu(Vec::F x) { return x / (Vec::set(1.0f) + exp(Vec::zero() - x)); }
 
+inline Vec::F gelu(Vec::F x) {
+    const Vec::F inner = x * Vec::fma(x * x, Vec::set(kGeluCubic), Vec::set(kGeluLinear));
+    return x / (Vec::set(1.0f) + exp(Vec::zero() - inner));
+}
 inline float inverse_sqrt(float x) { return 1.0f / Vec::sqrt(x); }
 
 inline int smaller(int a, int b) { return a < b ? a : b; }

@@ -46,6 +46,14 @@ void silu_mul(const float *gate, int64_t ldg, const float *up, int64_t ldu, int 
         });
 }
 
+void gelu_mul(const float *gate, int64_t ldg, const float *up, int64_t ldu, int rows, int n, float *out, int64_t ldo) {
+    for (int r = 0; r < rows; ++r)
+        for_vectors(n, [&](int i, auto lanes) {
+            const Vec::F g = Vec::load(gate + r * ldg + i, lanes), u = Vec::load(up + r * ldu + i, lanes);
+            Vec::store(out + r * ldo + i, gelu(g) * u, lanes);
+        });
+}
+
 void sigmoid_mul(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows, int n) {
     for (int r = 0; r < rows; ++r)
         for_vectors(n, [&](int i, auto lanes) {

@@ -16,6 +16,7 @@ constexpr Kernels vector_table(const char *isa, const Mixers &m) {
             rmsnorm,
             l2norm,
             silu_mul,
+            gelu_mul,
             conv,
             m.delta_commit,
             m.delta_closed,

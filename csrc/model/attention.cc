@@ -44,7 +44,7 @@ void place_heads(Pass &p, int layer) {
     m.pool.run(p.rows, [&](int64_t r, int) {
         float *q = m.scratch.proj.data() + r * width;
         const float *v = q + width - kv;
-        const float *cosine = m.scratch.rope.data() + r * 2 * half, *sine = cosine + half;
+        const float *cosine = p.angles(layer) + r * 2 * half, *sine = cosine + half;
         float *k = m.scratch.kv_row.data() + r * kv;
         if (w.in_bias)
             add_bias(q, w.in_bias, width);
@@ -89,6 +89,7 @@ void attend(Pass &p, int layer) {
         a.first = row0;
         a.seen = p.rows;
         a.scale = s.attn_scale;
+        a.window = s.window(layer);
         a.o = m.scratch.mixed.row(row0) + (kv * shared + head0) * hd;
         a.ldo = s.q_width();
         a.scratch = m.scratch.mixer_work.data() + worker * m.scratch.mixer_share;

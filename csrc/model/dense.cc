@@ -1,13 +1,18 @@
-// The dense SwiGLU feed-forward, of width Id: y = down(silu(gate(x)) * up(x)).
+// The dense gated feed-forward, of width Id: y = down(act(gate(x)) * up(x)).
 #include "model/forward.h"
 
 namespace clover {
+
+void activate(const Model &m, const float *gate, const float *up, int64_t ld, int rows, int n, float *out) {
+    const auto kernel = m.spec.activation == Activation::silu ? m.kernels.silu_mul : m.kernels.gelu_mul;
+    kernel(gate, ld, up, ld, rows, n, out, ld);
+}
 
 void gate_row(Model &m, int64_t row, Forms forms) {
     Input &to = m.scratch.inner;
     const int width = to.width();
     const float *gate = m.scratch.gate_up.data() + row * 2 * width;
-    m.kernels.silu_mul(gate, width, gate + width, width, 1, width, to.row(row), width);
+    activate(m, gate, gate + width, width, 1, width, to.row(row));
     to.quantize(m.kernels, forms, row);
 }
 

@@ -14,22 +14,23 @@ void embed(Pass &p) {
     Model &m = p.model;
     const int64_t width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        m.kernels.dequantize_row(m.weights.embed, p.ids[r], m.scratch.h.data() + r * width);
+        float *h = m.scratch.h.data() + r * width;
+        m.kernels.dequantize_row(m.weights.embed, p.ids[r], h);
+        for (int64_t i = 0; m.spec.embed_scale != 1 && i < width; i++)
+            h[i] *= m.spec.embed_scale;
         std::fill_n(m.scratch.y.data() + r * width, width, 0.0f);
     });
     m.counters.bytes_read += matrix_bytes(m.weights.embed) / m.spec.vocab_size * p.rows;
 }
 
-// rope [n, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
+// out [n, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
 // would be off by 0.004.
-void rotary_angles(Pass &p) {
-    Model &m = p.model;
-    const size_t half = m.inv_freq.size();
-    const double factor = m.spec.rope_attention_factor;
+void rotary_angles(Pass &p, const std::vector<double> &inv_freq, double factor, float *out) {
+    const size_t half = inv_freq.size();
     for (int64_t r = 0; r < p.rows; r++) {
-        float *row = m.scratch.rope.data() + r * int64_t(2 * half);
+        float *row = out + r * int64_t(2 * half);
         for (size_t i = 0; i < half; i++) {
-            const double angle = double(p.state.position + r) * m.inv_freq[i];
+            const double angle = double(p.state.position + r) * inv_freq[i];
             row[i] = float(factor * std::cos(angle));
             row[half + i] = float(factor * std::sin(angle));
         }
@@ -71,6 +72,18 @@ void next_input(Pass &p, int half, const float *norm, Forms forms) {
     });
 }
 
+// y [n, H] <- rmsnorm(y), where the model has a norm there
+void norm_output(Pass &p, const float *norm) {
+    if (!norm)
+        return;
+    Model &m = p.model;
+    const int width = m.spec.hidden_size;
+    m.pool.run(p.rows, [&](int64_t r, int) {
+        float *y = m.scratch.y.data() + r * width;
+        m.kernels.rmsnorm(y, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, y, width);
+    });
+}
+
 void observe(const Pass &p, int layer, Half half) {
     if (p.model.observer)
         p.model.observer(layer, half, p.rows);
@@ -95,6 +108,11 @@ DeltaRecord *Pass::record(int i) const {
     return recorded ? &state.rollback.delta[size_t(i)] : nullptr;
 }
 
+const float *Pass::angles(int layer) const {
+    const bool local = !model.local_inv_freq.empty() && model.spec.window(layer);
+    return model.scratch.rope.data() + (local ? int64_t(rows) * model.spec.rotary_dim : 0);
+}
+
 void Pass::multiply(const std::vector<Product> &products) {
     for (const Product &product : products)
         model.counters.bytes_read += matrix_bytes(product.w);
@@ -103,15 +121,19 @@ void Pass::multiply(const std::vector<Product> &products) {
 
 void mixer(Pass &p, int layer) {
     p.layer(layer).kind == LayerKind::attention ? attention_layer(p, layer) : delta_layer(p, layer);
+    norm_output(p, p.layer(layer).post_norm1);
 }
 
 void feed_forward(Pass &p, int layer) {
     p.layer(layer).feed_forward == FeedForward::experts ? sparse_experts(p, layer) : dense_feed_forward(p, layer);
+    norm_output(p, p.layer(layer).post_norm2);
 }
 
 void forward(Pass &p) {
     embed(p);
-    rotary_angles(p);
+    float *rope = p.model.scratch.rope.data();
+    rotary_angles(p, p.model.inv_freq, p.model.spec.rope_attention_factor, rope);
+    rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.rows) * p.model.spec.rotary_dim);
     const int layers = int(p.model.spec.layers.size());
     for (int i = 0; i < layers; i++) {
         const LayerWeights &w = p.layer(i);

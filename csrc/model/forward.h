@@ -23,6 +23,8 @@ struct Pass {
         : model(model), state(state), mode(mode), ids(ids), rows(rows), history_width(rows) {}
 
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
+    // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].
+    const float *angles(int layer) const;
     // The rows of a pass recorded for truncate(), else null.
     DeltaRecord *record(int i) const;
     // Products with dense matrices, counted.
@@ -42,7 +44,10 @@ void delta_layer(Pass &, int layer);
 void sparse_experts(Pass &, int layer);
 void dense_feed_forward(Pass &, int layer);
 
-// inner [n, Id] <- silu(gate) * up of one row of scratch.gate_up, and its codes
+// out <- act(gate) * up, the activation being the spec's.
+void activate(const Model &, const float *gate, const float *up, int64_t ld, int rows, int n, float *out);
+
+// inner [n, Id] <- act(gate) * up of one row of scratch.gate_up, and its codes
 void gate_row(Model &, int64_t row, Forms forms);
 
 // The DeltaNet part of truncate(): recorded layers go back to the start of the record, then forward by `rows`.

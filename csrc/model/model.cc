@@ -15,15 +15,21 @@ Spec checked(const Spec &spec) {
     return spec;
 }
 
+std::vector<double> powers(double theta, int rotary_dim) {
+    std::vector<double> out(size_t(rotary_dim / 2));
+    for (size_t i = 0; i < out.size(); i++)
+        out[i] = std::pow(theta, -2.0 * double(i) / rotary_dim);
+    return out;
+}
+
 std::vector<double> inverse_frequencies(const Spec &s) {
     if (!s.has(LayerKind::attention))
         return {};
-    if (!s.rope_inv_freq.empty())
-        return s.rope_inv_freq;
-    std::vector<double> out(size_t(s.rotary_dim / 2));
-    for (size_t i = 0; i < out.size(); i++)
-        out[i] = std::pow(s.rope_theta, -2.0 * double(i) / s.rotary_dim);
-    return out;
+    return s.rope_inv_freq.empty() ? powers(s.rope_theta, s.rotary_dim) : s.rope_inv_freq;
+}
+
+std::vector<double> local_frequencies(const Spec &s) {
+    return s.rope_local_theta == 0 ? std::vector<double>() : powers(s.rope_local_theta, s.rotary_dim);
 }
 
 // The last row of `rows`, or all of them.
@@ -63,7 +69,8 @@ Model::Model(const Spec &s, const std::vector<std::string> &files, const std::ve
       kernels(clover::kernels(options.isa.empty() ? nullptr : options.isa.c_str())), pool(options.threads),
       scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), kv_format(options.kv),
       read_ahead(options.read_ahead.value_or(options.mmap && weights.bytes > available_memory())),
-      asked(spec.layers.size() * size_t(spec.num_experts)), inv_freq(inverse_frequencies(spec)) {
+      asked(spec.layers.size() * size_t(spec.num_experts)), inv_freq(inverse_frequencies(spec)),
+      local_inv_freq(local_frequencies(spec)) {
     require_memory("the weights that every pass reads", weights.dense_bytes);
 }
 

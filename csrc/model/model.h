@@ -90,8 +90,9 @@ class Model {
     const bool delta_closed;
     const KvFormat kv_format;
     const bool read_ahead;
-    std::vector<char> asked;            // [layers, E] experts that the disk was asked for
-    const std::vector<double> inv_freq; // [rotary_dim / 2]
+    std::vector<char> asked;                  // [layers, E] experts that the disk was asked for
+    const std::vector<double> inv_freq;       // [rotary_dim / 2]
+    const std::vector<double> local_inv_freq; // of layers with a window; empty: the same
 
     static constexpr int kChunkRows = 128; // of one pass of a commit
     static constexpr int kMaxBlock = 1024; // rows of a preview

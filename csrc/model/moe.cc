@@ -144,8 +144,8 @@ void hidden_piece(Pass &p, const MoeWeights &w, const ExpertCall &call, int tile
     m.kernels.matmul(
         call_of({up, s.x.activations(up, 0, p.rows), rows, call.rows, s.up.data() + first, width}, tile0, tile1));
     const int c0 = tile0 * kTileRows, c1 = std::min(tile1 * kTileRows, width);
-    m.kernels.silu_mul(s.gate.data() + first + c0, width, s.up.data() + first + c0, width, call.rows, c1 - c0,
-                       s.expert.row(call.first) + c0, width);
+    activate(m, s.gate.data() + first + c0, s.up.data() + first + c0, width, call.rows, c1 - c0,
+             s.expert.row(call.first) + c0);
     for (int r = 0; r < call.rows; r++)
         s.expert.quantize(m.kernels, form_of(w.down.first), call.first + r, c0, c1);
 }

@@ -37,7 +37,7 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     buffer(self.h, n * s.hidden_size);
     buffer(self.y, n * s.hidden_size);
     input(self.x, n, s.hidden_size, self.x_forms_);
-    buffer(self.rope, n * (attention ? s.rotary_dim : 0));
+    buffer(self.rope, n * (attention ? s.rotary_dim : 0) * (s.rope_local_theta == 0 ? 1 : 2));
     buffer(self.proj, n * std::max(attn_in, delta_in));
     input(self.mixed, n, std::max(q_width, v_width), self.mixed_forms_);
     buffer(self.ba, n * 2 * heads);

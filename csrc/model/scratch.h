@@ -31,7 +31,7 @@ class Scratch {
     Buffer<float> y; // [n, H] what a layer's half adds to it
     Input x;         // [n, H] normalised h
 
-    Buffer<float> rope; // [n, rotary_dim] cosines, then sines, of each row's angles
+    Buffer<float> rope; // [n, rotary_dim] cosines, then sines, of each row's angles; behind them the local ones
     Buffer<float> proj; // [n, attn_in_rows] or [n, delta_in_rows]
     Input mixed;        // [n, nh*hd] or [n, Hv*dv] heads' outputs
 

@@ -48,6 +48,16 @@ void check_rope(const Spec &s) {
             fail("rope_inv_freq", std::to_string(f) + " is outside [0, 1000] radians a position");
 }
 
+void check_windows(const Spec &s) {
+    if (!s.windows.empty() && s.windows.size() != s.layers.size())
+        fail("windows",
+             "has " + std::to_string(s.windows.size()) + " entries for " + std::to_string(s.layers.size()) + " layers");
+    for (size_t i = 0; i < s.windows.size(); i++)
+        in_range("windows", s.windows[i], 0, s.layers[i] == LayerKind::attention ? kMaxPositions : 0);
+    if (s.rope_local_theta != 0)
+        positive("rope_local_theta", s.rope_local_theta);
+}
+
 void check_attention(const Spec &s) {
     in_range("num_heads", s.num_heads, 1, kMaxDim);
     in_range("num_kv_heads", s.num_kv_heads, 1, kMaxDim);
@@ -116,6 +126,8 @@ void validate(const Spec &s) {
     in_range("max_positions", s.max_positions, 1, kMaxPositions);
     check_preview(s);
     positive("rms_eps", s.rms_eps);
+    positive("embed_scale", s.embed_scale);
+    check_windows(s);
     if (s.norm_offset != 0 && s.norm_offset != 1)
         fail("norm_offset", std::to_string(s.norm_offset) + " is neither 0 nor 1");
     if (s.has(LayerKind::attention))

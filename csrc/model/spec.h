@@ -16,6 +16,7 @@ class UnsupportedModel : public UnsupportedError {
 
 enum class LayerKind { deltanet, attention };
 enum class FeedForward { experts, dense };
+enum class Activation { silu, gelu_tanh }; // of the gate, in experts and dense layers
 
 struct Spec {
     int vocab_size = 0;  // rows of the head
@@ -36,6 +37,8 @@ struct Spec {
     bool qk_norm = true; // heads of q and k are normalised before they rotate
     bool attn_in_bias = false, attn_out_bias = false;
     float attn_scale = 0;
+    std::vector<int> windows;    // by layer: nearest keys that a row sees, its own included; 0, or no list: all
+    double rope_local_theta = 0; // base of the layers that have a window; 0: as the others
 
     // DeltaNet layers: Hk key heads of dk, Hv value heads of dv, value head h uses key head h / (Hv / Hk).
     int delta_k_heads = 0, delta_v_heads = 0, delta_k_dim = 0, delta_v_dim = 0;
@@ -47,8 +50,11 @@ struct Spec {
     int shared_intermediate = 0; // 0: no shared expert
     std::string router = "softmax";
     bool norm_topk = true; // the top-k probabilities are scaled to sum to 1
+    Activation activation = Activation::silu;
 
     bool tie_embeddings = false;
+    float embed_scale = 1;   // on embedding rows
+    bool post_norms = false; // outputs of both halves of a layer are normalised, too
     int64_t max_positions = 0;
     bool preview = true;    // false: the model is autoregressive, and has no tensors for previews
     int mask_token_id = -1; // never emitted; -1 (no preview): there is none
@@ -72,6 +78,7 @@ struct Spec {
     int value_width() const { return delta_v_heads * delta_v_dim; }
     int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
+    int window(int layer) const { return windows.empty() ? 0 : windows[size_t(layer)]; }
     bool has(LayerKind kind) const;
     bool has(FeedForward kind) const;
 };

@@ -206,6 +206,10 @@ class Loader {
         w.feed_forward = feed_forward;
         w.norm1 = values(prefix + "norm1", {s_.hidden_size});
         w.norm2 = values(prefix + "norm2", {s_.hidden_size});
+        if (s_.post_norms) {
+            w.post_norm1 = values(prefix + "post_norm1", {s_.hidden_size});
+            w.post_norm2 = values(prefix + "post_norm2", {s_.hidden_size});
+        }
         if (kind == LayerKind::attention)
             w.attn = attention(prefix + "attn.");
         else

@@ -69,11 +69,12 @@ struct DenseWeights {
 struct LayerWeights {
     LayerKind kind;
     FeedForward feed_forward;
-    const float *norm1, *norm2; // [H]
-    AttentionWeights attn;      // filled where kind is attention
-    DeltaWeights delta;         // filled where kind is deltanet
-    MoeWeights moe;             // filled where feed_forward is experts
-    DenseWeights dense;         // filled where feed_forward is dense
+    const float *norm1, *norm2;           // [H]
+    const float *post_norm1, *post_norm2; // [H], of the halves' outputs; null without
+    AttentionWeights attn;                // filled where kind is attention
+    DeltaWeights delta;                   // filled where kind is deltanet
+    MoeWeights moe;                       // filled where feed_forward is experts
+    DenseWeights dense;                   // filled where feed_forward is dense
 };
 
 struct Weights {

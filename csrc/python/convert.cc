@@ -177,6 +177,8 @@ void read_mixers(Fields &f, Spec &s) {
     f.optional("qk_norm", s.qk_norm);
     f.optional("attn_in_bias", s.attn_in_bias);
     f.optional("attn_out_bias", s.attn_out_bias);
+    f.optional("windows", s.windows);
+    f.optional("rope_local_theta", s.rope_local_theta);
     for (auto [name, out] : {std::pair<const char *, int *>{"delta_k_heads", &s.delta_k_heads},
                              {"delta_v_heads", &s.delta_v_heads},
                              {"delta_k_dim", &s.delta_k_dim},
@@ -206,6 +208,13 @@ void read_preview(Fields &f, Spec &s) {
 }
 
 void read_choices(Fields &f, Spec &s) {
+    std::string activation = "silu";
+    f.optional("activation", activation);
+    if (activation != "silu" && activation != "gelu_tanh")
+        throw UnsupportedModel("spec: activation \"" + activation + "\" is not supported (silu and gelu_tanh are)");
+    s.activation = activation == "silu" ? Activation::silu : Activation::gelu_tanh;
+    f.optional("embed_scale", s.embed_scale);
+    f.optional("post_norms", s.post_norms);
     f.optional("router", s.router);
     f.optional("norm_topk", s.norm_topk);
     f.optional("coreset_size", s.coreset_size);

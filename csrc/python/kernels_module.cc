@@ -34,6 +34,14 @@ py::array_t<float> silu_mul(const Isa &isa, Floats gate, Floats up) {
     return out;
 }
 
+py::array_t<float> gelu_mul(const Isa &isa, Floats gate, Floats up) {
+    const Rows g("gate", std::move(gate)), u("up", std::move(up));
+    u.expect("up", g.rows, g.n);
+    py::array_t<float> out = make(g.rows, g.n);
+    table(isa).gelu_mul(g.data(), g.ld, u.data(), u.ld, g.rows, g.n, out.mutable_data(), g.n);
+    return out;
+}
+
 py::array_t<float> sigmoid_mul(const Isa &isa, Floats x, Floats gate) {
     const Rows rows("x", std::move(x)), g("gate", std::move(gate));
     g.expect("gate", rows.rows, rows.n);
@@ -124,12 +132,13 @@ py::array_t<float> delta_preview(const Isa &isa, Floats q, Floats k, Floats v, F
 }
 
 py::array_t<float> attention(const Isa &isa, Floats q, Floats k, Floats v, bool causal, float scale,
-                             const std::string &format) {
+                             const std::string &format, int window) {
     const Rows query("q", std::move(q)), key("k", std::move(k)), value("v", std::move(v));
     const int head_dim = key.n, heads = query.n / head_dim, past = key.rows - query.rows;
     require(key.rows >= query.rows && query.n % head_dim == 0, "k: expected [past + rows, head_dim]");
     value.expect("v", key.rows, head_dim);
     require(format == "f32" || format == "f16" || format == "int8", "format: none of f32, f16, int8");
+    require(window >= 0, "window: negative");
     const KvFormat kv = format == "f32" ? KvFormat::f32 : format == "f16" ? KvFormat::f16 : KvFormat::int8;
     const int64_t row = kv_bytes(kv, head_dim);
     std::vector<uint8_t> keys(static_cast<size_t>(key.rows * row)), values(keys.size());
@@ -140,7 +149,7 @@ py::array_t<float> attention(const Isa &isa, Floats q, Floats k, Floats v, bool 
     py::array_t<float> out = make(query.rows, query.n);
     std::vector<float> scratch(static_cast<size_t>(attention_scratch_floats(query.rows, heads, head_dim)));
     table(isa).attention({query.rows, heads, head_dim, query.data(), query.ld, kv, keys.data(), values.data(), row,
-                          past, causal, 0, query.rows, scale, out.mutable_data(), query.n, scratch.data()});
+                          past, causal, 0, query.rows, scale, out.mutable_data(), query.n, scratch.data(), window});
     return out;
 }
 
@@ -150,6 +159,7 @@ void register_row_operations(py::module_ &m) {
     m.def("l2norm", &l2norm, "isa"_a, "x"_a, "heads"_a, "scale"_a,
           "u * rsqrt(sum(u^2) + 1e-6) * scale per head u of a row.");
     m.def("silu_mul", &silu_mul, "isa"_a, "gate"_a, "up"_a, "silu(gate) * up.");
+    m.def("gelu_mul", &gelu_mul, "isa"_a, "gate"_a, "up"_a, "gelu(gate) * up, gelu in its tanh form.");
     m.def("sigmoid_mul", &sigmoid_mul, "isa"_a, "x"_a, "gate"_a, "x * sigmoid(gate).");
     m.def("gated_norm", &gated_norm, "isa"_a, "o"_a, "z"_a, "w"_a, "eps"_a,
           "rmsnorm(o) * w * silu(z) per head of width len(w).");
@@ -176,8 +186,9 @@ void register_mixers(py::module_ &m) {
           "history_logit"_a, "history_scale"_a, "value_beta"_a = false,
           "o [rows, dv] of the softmax mixer over the block's rows and the history.");
     m.def("attention", &attention, "isa"_a, "q"_a, "k"_a, "v"_a, "causal"_a, "scale"_a, "format"_a = "f32",
+          "window"_a = 0,
           "o [rows, heads * head_dim] of the query heads of one key/value head; k, v [past + rows, head_dim], kept in\n"
-          "`format`: f32, f16 or int8.");
+          "`format`: f32, f16 or int8. A row sees the `window` nearest keys; 0: all.");
 }
 
 } // namespace

@@ -88,6 +88,7 @@ class Calibrator:
         rows: Floats = np.empty((len(unique), table.shape[-1]), np.float32)
         for row, token in enumerate(unique.tolist()):
             self._source.read_rows(piece.source, piece.start + token, rows[row : row + 1])
+        rows *= np.float32(self._spec.get("embed_scale", 1.0))
         return rows[place]
 
     def _advance(self, layer: int) -> None:

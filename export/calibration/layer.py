@@ -130,6 +130,9 @@ def _write_layer(
     (folder / "config.json").write_text(json.dumps({"clover_edge": ours}))
 
 
+_BY_LAYER = ("layer_types", "ffn_types", "windows")
+
+
 def _spec(spec: Mapping[str, Any], number: int, rows: int) -> dict[str, Any]:
     """The model of one layer. Its mask id is the last row, which commits have no use for."""
     alone = {
@@ -138,8 +141,9 @@ def _spec(spec: Mapping[str, Any], number: int, rows: int) -> dict[str, Any]:
         "vocab_size": rows,
         "valid_vocab": rows,
         "tie_embeddings": True,
+        "embed_scale": 1.0,  # rows are hidden states
     }
-    alone |= {name: [spec[name][number]] for name in ("layer_types", "ffn_types") if name in spec}
+    alone |= {name: [spec[name][number]] for name in _BY_LAYER if name in spec}
     if spec.get("preview", True):
         alone["mask_token_id"] = rows - 1
     return alone

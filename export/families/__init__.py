@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...errors import UnsupportedModelError
 from ..checkpoint import Checkpoint
-from . import clover, llama, qwen2, qwen3
+from . import clover, gemma3, llama, qwen2, qwen3, qwen3_5, qwen3_next
 from .base import ExpertStack, Model, Part, Piece, Tensor
 
 __all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
@@ -15,21 +15,31 @@ Reader = Callable[[Checkpoint], Model]
 
 _MODEL_TYPES: dict[str, Reader] = {
     "clover_moe": clover.read,
+    "gemma3": gemma3.read,
+    "gemma3_text": gemma3.read,
     "llama": llama.read,
     "qwen2": qwen2.read,
     "qwen3": qwen3.read,
     "qwen3_moe": qwen3.read_moe,
-    "qwen3_5_moe": clover.read_trunk,
-    "qwen3_5_moe_text": clover.read_trunk,
+    "qwen3_5": qwen3_5.read,
+    "qwen3_5_text": qwen3_5.read,
+    "qwen3_5_moe": qwen3_5.read_moe,
+    "qwen3_5_moe_text": qwen3_5.read_moe,
+    "qwen3_next": qwen3_next.read,
 }
 _ARCHITECTURES: dict[str, Reader] = {
     "CloverMoeModelLM": clover.read,
+    "Gemma3ForCausalLM": gemma3.read,
+    "Gemma3ForConditionalGeneration": gemma3.read,
     "LlamaForCausalLM": llama.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
     "Qwen3MoeForCausalLM": qwen3.read_moe,
-    "Qwen3_5MoeForCausalLM": clover.read_trunk,
-    "Qwen3_5MoeForConditionalGeneration": clover.read_trunk,
+    "Qwen3_5ForCausalLM": qwen3_5.read,
+    "Qwen3_5ForConditionalGeneration": qwen3_5.read,
+    "Qwen3_5MoeForCausalLM": qwen3_5.read_moe,
+    "Qwen3_5MoeForConditionalGeneration": qwen3_5.read_moe,
+    "Qwen3NextForCausalLM": qwen3_next.read,
 }
 
 

@@ -27,6 +27,16 @@ def expert_fields(config: Fields) -> dict[str, Any]:
     }
 
 
+def feed_forward_kinds(config: Fields, layers: int) -> list[str]:
+    """Every ``decoder_sparse_step``-th layer has experts, unless it is among
+    ``mlp_only_layers``."""
+    step, dense = config.integer("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
+    if not isinstance(dense, list) or not all(type(i) is int for i in dense):
+        raise config.refuse("mlp_only_layers", f"{dense!r} is not a list of layer numbers")
+    sparse = [i not in dense and (i + 1) % step == 0 for i in range(layers)]
+    return ["experts" if experts else "dense" for experts in sparse]
+
+
 def map_attention(table: TensorTable, ours: str, theirs: str) -> None:
     """``attn.*`` from ``self_attn.{q,k,v,o}_proj`` and ``{q,k}_norm``, as far as the spec has them.
 

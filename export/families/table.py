@@ -76,7 +76,7 @@ class TensorTable:
         self, family: str, *, prefixes: tuple[str, ...] = (), suffixes: tuple[str, ...] = ()
     ) -> None:
         """CheckpointError naming tensors that nothing asked for; those whose names start or end
-        so are ignored."""
+        so are ignored, and those of ``prefixes`` counted in a warning."""
         surplus = [
             name
             for name in self.checkpoint.tensors
@@ -85,6 +85,14 @@ class TensorTable:
         if surplus:
             reason = f"not known to the {family} family"
             raise CheckpointError(str(self.checkpoint.path), _listed(surplus), reason)
+        counts = {
+            prefix: sum(name.startswith(prefix) for name in self.checkpoint.tensors)
+            for prefix in prefixes
+        }
+        if parts := [f"{count} of {prefix}*" for prefix, count in counts.items() if count]:
+            self.warnings.append(
+                f"tensors that the text model does not use are ignored: {', '.join(parts)}"
+            )
 
 
 def find_prefix(checkpoint: Checkpoint, prefixes: Sequence[str]) -> str:

@@ -15,7 +15,14 @@ from ..fields import Fields
 from ..rope import rope_fields
 from ..vocabulary import generation_defaults, valid_vocab
 from .base import Model
-from .blocks import MAX_LAYERS, expert_fields, map_attention, map_dense, map_experts
+from .blocks import (
+    MAX_LAYERS,
+    expert_fields,
+    feed_forward_kinds,
+    map_attention,
+    map_dense,
+    map_experts,
+)
 from .table import TensorTable, find_prefix
 
 _PREFIXES = ("model.",)
@@ -103,7 +110,7 @@ def _layers(config: Fields) -> int:
 
 
 def _feed_forward(config: Fields, layers: int, sparse: bool) -> dict[str, Any]:
-    kinds = _feed_forward_kinds(config, layers) if sparse else ["dense"] * layers
+    kinds = feed_forward_kinds(config, layers) if sparse else ["dense"] * layers
     fields: dict[str, Any] = {"ffn_types": kinds}
     if "dense" in kinds:
         fields["dense_intermediate"] = config.integer("intermediate_size")
@@ -111,16 +118,6 @@ def _feed_forward(config: Fields, layers: int, sparse: bool) -> dict[str, Any]:
         fields |= expert_fields(config)
         fields |= {"shared_intermediate": 0, "norm_topk": config.flag("norm_topk_prob", False)}
     return fields
-
-
-def _feed_forward_kinds(config: Fields, layers: int) -> list[str]:
-    """Every ``decoder_sparse_step``-th layer has experts, unless it is among
-    ``mlp_only_layers``."""
-    step, dense = config.integer("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
-    if not isinstance(dense, list) or not all(type(i) is int for i in dense):
-        raise config.refuse("mlp_only_layers", f"{dense!r} is not a list of layer numbers")
-    sparse = [i not in dense and (i + 1) % step == 0 for i in range(layers)]
-    return ["experts" if experts else "dense" for experts in sparse]
 
 
 def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], family: str) -> TensorTable:

@@ -1,5 +1,4 @@
-"""GGUF names and orders of the hybrids with DeltaNet layers and experts: Qwen3-Next, Qwen3.5,
-Clover."""
+"""GGUF names and orders of the hybrids with DeltaNet layers: Qwen3-Next, Qwen3.5, Clover."""
 
 from __future__ import annotations
 
@@ -14,7 +13,13 @@ from .gguf_file import GgufFiles, GgufTensor
 from .view import Order, View
 
 _CLOVER = ("clover", "clover-moe", "clover_moe", "clovermoe")
-HYBRID = ("qwen35moe", "qwen3next", *_CLOVER)
+_MODEL_TYPES = {
+    "qwen35": "qwen3_5_text",
+    "qwen35moe": "qwen3_5_moe_text",
+    "qwen3next": "qwen3_next",
+    **dict.fromkeys(_CLOVER, "clover_moe"),
+}
+HYBRID = tuple(_MODEL_TYPES)
 _ATTENTION = {
     "attn_q.weight": "q_proj.weight",  # per head its query rows, then its gate rows, as they were
     "attn_k.weight": "k_proj.weight",
@@ -23,7 +28,7 @@ _ATTENTION = {
     "attn_q_norm.weight": "q_norm.weight",
     "attn_k_norm.weight": "k_norm.weight",
 }
-_EXPERTS = ("gate", "up", "down")
+_PARTS = ("gate", "up", "down")
 
 
 class Hybrid:
@@ -50,12 +55,10 @@ class Hybrid:
 
     def _configuration(self, kinds: list[str]) -> dict[str, Any]:
         f, head_dim = self._fields, self._common["head_dim"]
-        clover = self._arch in _CLOVER
-        shared = self._files.found.get("blk.0.ffn_up_shexp.weight")
         rotary = f.integer("rope.dimension_count", head_dim)
         return {
             **self._common,
-            "model_type": "clover_moe" if clover else "qwen3_5_moe_text",
+            "model_type": _MODEL_TYPES[self._arch],
             "preview": False,  # no converter keeps the preview tensors
             "layer_types": kinds,
             "attn_output_gate": True,
@@ -69,6 +72,15 @@ class Hybrid:
             "linear_value_head_dim": self._v_dim,
             "linear_num_key_heads": self._k_heads,
             "linear_num_value_heads": self._v_heads,
+            **(self._dense_sizes() if self._arch == "qwen35" else self._expert_sizes()),
+        }
+
+    def _dense_sizes(self) -> dict[str, Any]:
+        return {"intermediate_size": self._fields.integer("feed_forward_length")}
+
+    def _expert_sizes(self) -> dict[str, Any]:
+        f, shared = self._fields, self._files.found.get("blk.0.ffn_up_shexp.weight")
+        return {
             "num_experts": f.integer("expert_count"),
             "num_experts_per_tok": f.integer("expert_used_count"),
             "norm_topk_prob": True,
@@ -183,16 +195,20 @@ class Hybrid:
             self._name(f"{ours}in_proj_{hf}.weight", both, self._v_heads, width, order=order)
 
     def _feed_forward(self, ours: str, theirs: str) -> None:
+        if self._arch == "qwen35":
+            for part in _PARTS:
+                self._name(f"{ours}{part}_proj.weight", f"{theirs}ffn_{part}.weight")
+            return
         self._name(f"{ours}gate.weight", f"{theirs}ffn_gate_inp.weight")
         if f"{theirs}ffn_up_shexp.weight" in self._files.found:
-            for part in _EXPERTS:
+            for part in _PARTS:
                 name = f"{theirs}ffn_{part}_shexp.weight"
                 self._name(f"{ours}shared_expert.{part}_proj.weight", name)
             gate = f"{theirs}ffn_gate_inp_shexp.weight"
             self._name(f"{ours}shared_expert_gate.weight", gate, 1, self._common["hidden_size"])
         fused = f"{theirs}ffn_gate_up_exps.weight"
         if fused not in self._files.found:
-            for part in _EXPERTS:
+            for part in _PARTS:
                 self._stack(ours, f"{theirs}ffn_{part}_exps.weight", (part,))
             return
         self._stack(ours, fused, ("gate", "up"))

@@ -4,7 +4,8 @@ What converters of GGUF change, and what is undone here: llama's query and key r
 in pairs; DeltaNet's value heads of the qwen35 converters (Clover's among them) are in tiled order,
 head j belonging to key head j mod Hk instead of j div (Hv / Hk); ``ssm_a`` is -exp(A_log); the
 convolution's middle axis is gone; qwen3next keeps beta and alpha in one tensor, key head by key
-head. Norms hold 1 + w of a zero-centred norm: they stay so, and are plain norms.
+head. Norms hold 1 + w of a zero-centred norm: they stay so, and are plain norms, but for Gemma's,
+which are zero-centred again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from .gguf_file import GgufFiles
 from .gguf_hybrid import HYBRID, Hybrid
 from .view import View, paired_rows
 
-DENSE = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+DENSE = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3": "Gemma3ForCausalLM",
+}
 _OUTER = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -33,6 +39,11 @@ _LAYER = {
     "attn_output.bias": "self_attn.o_proj.bias",
     **{f"attn_{x}.{y}": f"self_attn.{x}_proj.{y}" for x in "qkv" for y in ("weight", "bias")},
     **{f"ffn_{x}.weight": f"mlp.{x}_proj.weight" for x in ("gate", "up", "down")},
+}
+_GEMMA_NORMS = {
+    "post_attention_norm.weight": "post_attention_layernorm.weight",
+    "ffn_norm.weight": "pre_feedforward_layernorm.weight",
+    "post_ffw_norm.weight": "post_feedforward_layernorm.weight",
 }
 _PAIRED = {"attn_q.weight": "num_attention_heads", "attn_k.weight": "num_key_value_heads"}
 
@@ -55,6 +66,8 @@ class GgufModel:
         for tensor in files.found.values():
             tensor.check_readable()
         self.config = self._dense() if self.arch in DENSE else self._hybrid()
+        if self.arch == "gemma3":
+            self.config |= self._gemma()
 
     def source(self) -> Source:
         return RowSource(self._named, self._files, {})
@@ -94,6 +107,30 @@ class GgufModel:
             "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self._named,
         }
 
+    def _gemma(self) -> dict[str, Any]:
+        f, layers = self._fields, self.config["num_hidden_layers"]
+        every = f.get("attention.sliding_window_pattern", 6)
+        if isinstance(every, list):  # by layer, whether it has a window
+            kinds = ["sliding_attention" if local else "full_attention" for local in every]
+        else:
+            every = f.integer("attention.sliding_window_pattern", 6)
+            names = ("sliding_attention", "full_attention")
+            kinds = [names[(i + 1) % every == 0] for i in range(layers)]
+        heads, head_dim = self.config["num_attention_heads"], self.config["head_dim"]
+        # no key says it: the one release whose queries are not scaled by head_dim has 62 layers
+        scalar = self.config["hidden_size"] // heads if layers == 62 else head_dim
+        return {
+            "model_type": "gemma3_text",
+            "hidden_act": None,
+            "hidden_activation": "gelu_pytorch_tanh",
+            "layer_types": kinds,
+            "sliding_window": f.integer("attention.sliding_window"),
+            "query_pre_attn_scalar": scalar,
+            "rope_theta": f.number("rope.freq_base", 1e6),
+            "rope_local_base_freq": f.number("rope.freq_base_swa", 1e4),
+            "final_logit_softcapping": f.get("final_logit_softcapping"),
+        }
+
     def _hybrid(self) -> dict[str, Any]:
         hybrid = Hybrid(self.arch, self._files, self._fields, self._common())
         self._named = hybrid.named
@@ -122,18 +159,22 @@ class GgufModel:
 
     def _name_dense(self, common: dict[str, Any]) -> dict[str, RowTensor]:
         named: dict[str, RowTensor] = {}
+        gemma = self.arch == "gemma3"
+        layer = {**_LAYER, **(_GEMMA_NORMS if gemma else {})}
         for name, tensor in self._files.found.items():
             if name == "rope_freqs.weight":
                 continue
+            seen: RowTensor = tensor
+            if gemma and name.endswith("norm.weight"):
+                seen = View(tensor, tensor.info.shape, change=lambda w: w - 1)
             if name in _OUTER:
-                named[_OUTER[name]] = tensor
+                named[_OUTER[name]] = seen
                 continue
             number, _, part = name.removeprefix("blk.").partition(".")
-            if part not in _LAYER:
+            if part not in layer:
                 raise CheckpointError(
                     str(tensor.info.file), name, f"is not known to the {self.arch} architecture"
                 )
-            seen: RowTensor = tensor
             if self.arch == "llama" and part in _PAIRED:
                 heads = common[_PAIRED[part]]
                 order = paired_rows(heads, common["head_dim"])
@@ -141,5 +182,5 @@ class GgufModel:
                     reason = f"{tensor.info.shape[0]} rows, {len(order)} expected"
                     raise CheckpointError(str(tensor.info.file), name, reason)
                 seen = View(tensor, tensor.info.shape, order=order)
-            named[f"model.layers.{number}.{_LAYER[part]}"] = seen
+            named[f"model.layers.{number}.{layer[part]}"] = seen
         return named

@@ -1,5 +1,6 @@
 """The tokenizer of a GGUF file as Hugging Face files: byte-level BPE (``tokenizer.ggml.model``
-"gpt2") with the pre-tokenizer that ``tokenizer.ggml.pre`` names."""
+"gpt2") with the pre-tokenizer that ``tokenizer.ggml.pre`` names, or SentencePiece's BPE ("llama").
+"""
 
 from __future__ import annotations
 
@@ -65,14 +66,14 @@ class GgufTokenizer:
         if not self.present:
             return {}
         kind = self._own.get("model")
-        if kind != "gpt2":
-            raise self._unsupported("model", kind, ("gpt2",))
+        if kind not in _MODELS:
+            raise self._unsupported("model", kind, _MODELS)
         special = {name: self._token(key) for name, key in _IDS.items()}
         config = {name: token for name, token in special.items() if token is not None}
         stops = [self._own.get(key) for key in ("eos_token_id", "eot_token_id", "eom_token_id")]
         eos = list(dict.fromkeys(stop for stop in stops if stop is not None))
         out = {
-            "tokenizer.json": self._tokenizer(special["bos_token"]),
+            "tokenizer.json": self._tokenizer(special, spm=kind == "llama"),
             "tokenizer_config.json": _json(
                 {"tokenizer_class": "PreTrainedTokenizerFast", **config}
             ),
@@ -88,13 +89,29 @@ class GgufTokenizer:
         found = self._own.get("mask_token_id")
         return found if type(found) is int else None
 
-    def _tokenizer(self, bos: str | None) -> bytes:
-        from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
+    def _tokenizer(self, special: dict[str, str | None], *, spm: bool) -> bytes:
+        from tokenizers import AddedToken, processors
 
         vocab = {token: i for i, token in enumerate(self._tokens)}
         if len(vocab) != len(self._tokens):
             twice = next(t for i, t in enumerate(self._tokens) if vocab[t] != i)
             raise self._refuse("tokens", f"{twice!r} is there twice")
+        tokenizer = (self._sentence_pieces if spm else self._byte_level)(vocab, special)
+        for i, kind in enumerate(self._kinds[: len(self._tokens)]):
+            if kind in (_CONTROL, _USER_DEFINED):
+                added = AddedToken(self._tokens[i], special=kind == _CONTROL, normalized=False)
+                tokenizer.add_tokens([added])
+        bos = special["bos_token"]
+        if bos is not None and self._own.get("add_bos_token", spm):
+            pair = (bos, vocab[bos])
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=f"{bos} $A", special_tokens=[pair]
+            )
+        return str(tokenizer.to_str()).encode()
+
+    def _byte_level(self, vocab: dict[str, int], special: dict[str, str | None]) -> Any:
+        from tokenizers import Tokenizer, decoders, models, normalizers
+
         pre = str(self._own.get("pre", "default"))
         if pre not in _SPLITS:
             raise self._unsupported("pre", pre, tuple(_SPLITS))
@@ -107,16 +124,37 @@ class GgufTokenizer:
             tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = _pre_tokenizer(_SPLITS[pre])
         tokenizer.decoder = decoders.ByteLevel()
-        for i, kind in enumerate(self._kinds[: len(self._tokens)]):
-            if kind in (_CONTROL, _USER_DEFINED):
-                added = AddedToken(self._tokens[i], special=kind == _CONTROL, normalized=False)
-                tokenizer.add_tokens([added])
-        if bos is not None and self._own.get("add_bos_token", False):
-            pair = (bos, vocab[bos])
-            tokenizer.post_processor = processors.TemplateProcessing(
-                single=f"{bos} $A", special_tokens=[pair]
-            )
-        return str(tokenizer.to_str()).encode()
+        return tokenizer
+
+    def _sentence_pieces(self, vocab: dict[str, int], special: dict[str, str | None]) -> Any:
+        """Pieces are joined best score first, as far as there is a piece for the whole; what has
+        none is spelled in bytes. A space is "▁"."""
+        from tokenizers import Tokenizer, decoders, models, normalizers
+
+        model = models.BPE(
+            vocab=vocab,
+            merges=_joins(vocab, self._scores()),
+            unk_token=special["unk_token"],
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+        tokenizer = Tokenizer(model)
+        spaces: list[Any] = [normalizers.Replace(" ", "▁")]
+        strip: list[Any] = []
+        if self._own.get("add_space_prefix", True):
+            spaces.insert(0, normalizers.Prepend("▁"))
+            strip = [decoders.Strip(" ", 1, 0)]
+        tokenizer.normalizer = normalizers.Sequence(spaces)
+        tokenizer.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+        )
+        return tokenizer
+
+    def _scores(self) -> list[float]:
+        scores = self._list("scores", float)[: len(self._tokens)]
+        if len(scores) != len(self._tokens):
+            raise self._refuse("scores", f"{len(scores)} for {len(self._tokens)} tokens")
+        return scores
 
     def _merges(self) -> list[tuple[str, str]]:
         pairs = []
@@ -152,6 +190,18 @@ class GgufTokenizer:
 
 
 _OWN = "tokenizer.ggml."
+_MODELS = ("gpt2", "llama")
+
+
+def _joins(vocab: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
+    """Every pair of pieces that makes a piece, the best-scored piece first."""
+    pairs = [
+        (-scores[i], i, cut, piece)
+        for piece, i in vocab.items()
+        for cut in range(1, len(piece))
+        if piece[:cut] in vocab and piece[cut:] in vocab
+    ]
+    return [(piece[:cut], piece[cut:]) for _, _, cut, piece in sorted(pairs)]
 
 
 def _pre_tokenizer(patterns: tuple[str, ...]) -> Any:

@@ -149,7 +149,7 @@ def test_file_without_a_tokenizer_is_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"model": "llama"}, UnsupportedModelError, r"ggml\.model: 'llama' is not read.*gpt2"),
+        ({"model": "bert"}, UnsupportedModelError, r"ggml\.model: 'bert' is not read.*gpt2"),
         ({"pre": "tekken"}, UnsupportedModelError, r"ggml\.pre: 'tekken' is not read.*qwen2"),
         ({"eos_token_id": 9999}, CheckpointError, r"eos_token_id: 9999 is no id"),
         ({"merges": ["a"]}, CheckpointError, r"merges: 'a' is no pair"),

@@ -215,6 +215,9 @@ void compare_gates(Comparison &c) {
             c.check_run("silu_mul", up, 2e-6, size, [&](const Kernels &t, float *out) {
                 t.silu_mul(gate.data(), n, up.data(), n, rows, n, out, n);
             });
+            c.check_run("gelu_mul", up, 2e-6, size, [&](const Kernels &t, float *out) {
+                t.gelu_mul(gate.data(), n, up.data(), n, rows, n, out, n);
+            });
             c.check_run("sigmoid_mul", up, 2e-6, size,
                         [&](const Kernels &t, float *out) { t.sigmoid_mul(out, n, gate.data(), n, rows, n); });
         }
@@ -294,13 +297,13 @@ void compare_heads(Comparison &c, KvFormat format, int d, int heads, int past, i
     const int ld = heads * d + 3;
     const Floats q = random_floats(size_t(rows) * ld, -1, 1);
     Floats scratch(static_cast<size_t>(attention_scratch_floats(rows, heads, d)));
-    for (bool causal : {false, true})
+    for (auto [causal, window] : {std::pair(false, 0), std::pair(true, 0), std::pair(false, 7), std::pair(true, 70)})
         c.check_run("attention", q, 1e-5,
                     "format " + std::to_string(int(format)) + " width " + std::to_string(d) + " heads " +
                         std::to_string(heads) + " past " + std::to_string(past) + " rows " + std::to_string(rows),
-                    [&](const Kernels &t, float *o) {
+                    [&, causal = causal, window = window](const Kernels &t, float *o) {
                         t.attention({rows, heads, d, q.data(), ld, format, k.data(), v.data(), 2 * kv_bytes(format, d),
-                                     past, causal, first, seen, 0.5f, o, ld, scratch.data()});
+                                     past, causal, first, seen, 0.5f, o, ld, scratch.data(), window});
                     });
 }
 

@@ -209,14 +209,17 @@ def test_preview_rows_do_not_depend_on_their_place_in_a_group(
         np.testing.assert_array_equal(got, np.roll(base, shift, axis=0))
 
 
-def attention_exact(q: Array, k: Array, v: Array, causal: bool, scale: float) -> Array:
+def attention_exact(
+    q: Array, k: Array, v: Array, causal: bool, scale: float, window: int = 0
+) -> Array:
     rows, past = len(q), len(k) - len(q)
     out = np.zeros((rows, v.shape[1]))
     for r in range(rows):
         keys = past + (r + 1 if causal else rows)
-        scores = scale * k[:keys].astype(np.float64) @ q[r].astype(np.float64)
+        first = max(0, (keys if causal else past + 1) - window) if window else 0
+        scores = scale * k[first:keys].astype(np.float64) @ q[r].astype(np.float64)
         weights = np.exp(scores - scores.max())
-        out[r] = weights @ v[:keys] / weights.sum()
+        out[r] = weights @ v[first:keys] / weights.sum()
     return out
 
 
@@ -249,6 +252,42 @@ def test_causal_rows_have_the_same_bits_however_they_are_split(
             last = min(first + size, rows)
             seen = past + last
             part = kernels.attention(isa, q[first:last], k[:seen], v[:seen], True, 0.3)
+            np.testing.assert_array_equal(part, whole[first:last])
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [1, 2, 9, 63, 64, 65, 130, 1000])
+def test_a_window_hides_the_keys_in_front_of_it(
+    isa: str, window: int, causal: bool, rng: np.random.Generator, relative: Relative
+) -> None:
+    for past, rows, width in ((0, 1, 8), (0, 70, 16), (63, 3, 33), (200, 17, 16), (129, 64, 8)):
+        q, k, v = (
+            rng.standard_normal((n, width)).astype(np.float32)
+            for n in (rows, past + rows, past + rows)
+        )
+        scale = 3 * width**-0.5
+        got = kernels.attention(isa, q, k, v, causal, scale, window=window)
+        want = attention_exact(q, k, v, causal, scale, window)
+        assert relative(got, want) < TOLERANCE, (past, rows)
+
+
+def test_windowed_rows_have_the_same_bits_however_they_are_split(
+    isa: str, rng: np.random.Generator
+) -> None:
+    """And whatever stands in front of every row's window."""
+    rows, past, width, window = 70, 140, 24, 40
+    q, k, v = (
+        rng.standard_normal((n, width)).astype(np.float32) for n in (rows, past + rows, past + rows)
+    )
+    whole = kernels.attention(isa, q, k, v, True, 0.3, window=window)
+    k[: past + 1 - window] = v[: past + 1 - window] = 1e30
+    for size in (1, 3, 8, 64):
+        for first in range(0, rows, size):
+            last = min(first + size, rows)
+            seen = past + last
+            part = kernels.attention(
+                isa, q[first:last], k[:seen], v[:seen], True, 0.3, window=window
+            )
             np.testing.assert_array_equal(part, whole[first:last])
 
 

@@ -56,6 +56,14 @@ def test_silu_mul_and_sigmoid_mul(
     assert relative(kernels.sigmoid_mul(isa, up, gate), sigmoid(gate) * up) < TOLERANCE
 
 
+@pytest.mark.parametrize("n", WIDTHS)
+def test_gelu_mul(isa: str, n: int, rng: np.random.Generator, relative: Relative) -> None:
+    gate, up = 4 * normal(rng, 3, n), normal(rng, 3, n)
+    x = gate.astype(np.float64)
+    want = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) * up
+    assert relative(kernels.gelu_mul(isa, gate, up), want) < TOLERANCE
+
+
 def test_exponentials_over_their_whole_range(isa: str) -> None:
     """Relative accuracy point by point, not only against the largest value of a row."""
     x = np.linspace(-85, 88, 20001, dtype=np.float32)[None]
@@ -70,8 +78,8 @@ def test_gates_far_out(isa: str, value: float) -> None:
     gate, one = np.full((1, 19), value, np.float32), np.ones((1, 19), np.float32)
     want = 1.0 if value > 0 else 0.0
     np.testing.assert_allclose(kernels.sigmoid_mul(isa, one, gate), want, atol=1e-37)
-    product = kernels.silu_mul(isa, gate, one)
-    np.testing.assert_allclose(product, value if value > 0 else 0.0, rtol=1e-6, atol=1e-35)
+    for product in (kernels.silu_mul(isa, gate, one), kernels.gelu_mul(isa, gate, one)):
+        np.testing.assert_allclose(product, value if value > 0 else 0.0, rtol=1e-6, atol=1e-35)
 
 
 @pytest.mark.parametrize(("heads", "dv"), [(1, 1), (3, 5), (2, 16), (4, 24), (2, 128)])
@@ -177,12 +185,13 @@ def row_operations(rng: np.random.Generator, isa: str) -> dict[str, Callable[[Ar
         "rmsnorm": lambda x: kernels.rmsnorm(isa, x, w, 1.0, 1e-6),
         "l2norm": lambda x: kernels.l2norm(isa, x, 2, 1.0),
         "silu_mul": lambda x: kernels.silu_mul(isa, x, x),
+        "gelu_mul": lambda x: kernels.gelu_mul(isa, x, x),
         "sigmoid_mul": lambda x: kernels.sigmoid_mul(isa, x, x),
         "gated_norm": lambda x: kernels.gated_norm(isa, x, x, gate_w, 1e-6),
     }
 
 
-OPERATIONS = ("rmsnorm", "l2norm", "silu_mul", "sigmoid_mul", "gated_norm")
+OPERATIONS = ("rmsnorm", "l2norm", "silu_mul", "gelu_mul", "sigmoid_mul", "gated_norm")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

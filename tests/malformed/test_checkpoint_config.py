@@ -184,8 +184,6 @@ def test_family_that_is_no_name(spoiled: Any, value: Any) -> None:
     [
         ("hidden_act", "gelu"),
         ("attention_bias", True),
-        ("mlp_only_layers", [0]),
-        ("decoder_sparse_step", 2),
         ("scoring_func", "sigmoid"),
         ("preview_decay", True),
         ("rope_parameters", {"rope_type": "longrope", "rope_theta": 1e7}),

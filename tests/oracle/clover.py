@@ -57,11 +57,11 @@ class Config:
     linear_key_head_dim: int
     linear_value_head_dim: int
     linear_conv_kernel_dim: int
-    num_experts: int
-    num_experts_per_tok: int
-    mask_token_id: int
     rope_theta: float
     partial_rotary_factor: float
+    num_experts: int = 0  # these three: of a model that has them
+    num_experts_per_tok: int = 0
+    mask_token_id: int = -1
     shared_expert_intermediate_size: int = 0
     rms_norm_eps: float = 1e-6
     attn_output_gate: bool = True
@@ -178,7 +178,10 @@ class Clover:
             layers.append(new)
             x = x + y
             y = self._norm(x, layer + "post_attention_layernorm.weight")
-            x = x + self._experts(layer + "mlp.", y, preview)
+            if layer + "mlp.gate.weight" in self.w:
+                x = x + self._experts(layer + "mlp.", y, preview)
+            else:
+                x = x + self._swiglu(layer + "mlp.", y)
         head = "embed_tokens.weight" if self.config.tie_word_embeddings else "lm_head.weight"
         return self._project(head, self._norm(x, "norm.weight")), tuple(layers)
 
@@ -267,12 +270,13 @@ class Clover:
             if len(rows):
                 y[rows] += weights[rows, e, None] * self._expert(name + "experts.", e, x[rows])
         if c.shared_expert_intermediate_size:
-            shared = name + "shared_expert."
-            gate = self._project(shared + "gate_proj.weight", x)
-            hidden = silu(gate) * self._project(shared + "up_proj.weight", x)
-            out = self._project(shared + "down_proj.weight", hidden)
+            out = self._swiglu(name + "shared_expert.", x)
             y += sigmoid(self._project(name + "shared_expert_gate.weight", x)) * out
         return y
+
+    def _swiglu(self, name: str, x: Array) -> Array:
+        gate, up = (self._project(f"{name}{part}_proj.weight", x) for part in ("gate", "up"))
+        return self._project(name + "down_proj.weight", silu(gate) * up)
 
     def _expert(self, name: str, e: int, x: Array) -> Array:
         both = self.linear(name + "gate_up_proj", x, self.w[name + "gate_up_proj"][e])

@@ -101,7 +101,12 @@ def _checkpoint_names(plain: dict[str, Array], spec: dict[str, Any]) -> dict[str
         mixer = _attention(parts, spec) if kind == "attention" else _delta(parts)
         named = {**_feed_forward(parts), **mixer}
         named["input_layernorm.weight"] = parts["norm1"]
-        named["post_attention_layernorm.weight"] = parts["norm2"]
+        second = "post_attention_layernorm.weight"
+        if "post_norm1" in parts:  # Gemma's four, where the second name is that of another norm
+            named[second] = parts["post_norm1"]
+            named["post_feedforward_layernorm.weight"] = parts["post_norm2"]
+            second = "pre_feedforward_layernorm.weight"
+        named[second] = parts["norm2"]
         out.update({layer + name: value for name, value in named.items()})
     return out
 
