@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...errors import UnsupportedModelError
 from ..checkpoint import Checkpoint
-from . import clover, llama, qwen2, qwen3
+from . import a2d, clover, fast_dllm, llada2, llama, qwen2, qwen3, sdar
 from .base import ExpertStack, Model, Part, Piece, Tensor
 
 __all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
@@ -14,22 +14,36 @@ __all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
 Reader = Callable[[Checkpoint], Model]
 
 _MODEL_TYPES: dict[str, Reader] = {
+    "Fast_dLLM_Qwen": fast_dllm.read,
+    "a2d-llama": a2d.read_llama,
+    "a2d-qwen2": a2d.read_qwen2,
+    "a2d-qwen3": a2d.read_qwen3,
     "clover_moe": clover.read,
+    "llada2_moe": llada2.read,
     "llama": llama.read,
     "qwen2": qwen2.read,
     "qwen3": qwen3.read,
     "qwen3_moe": qwen3.read_moe,
     "qwen3_5_moe": clover.read_trunk,
     "qwen3_5_moe_text": clover.read_trunk,
+    "sdar": sdar.read,
+    "sdar_moe": sdar.read_moe,
 }
 _ARCHITECTURES: dict[str, Reader] = {
+    "A2DLlamaLMHeadModel": a2d.read_llama,
+    "A2DQwen2LMHeadModel": a2d.read_qwen2,
+    "A2DQwen3LMHeadModel": a2d.read_qwen3,
     "CloverMoeModelLM": clover.read,
+    "Fast_dLLM_QwenForCausalLM": fast_dllm.read,
+    "LLaDA2MoeModelLM": llada2.read,
     "LlamaForCausalLM": llama.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
     "Qwen3MoeForCausalLM": qwen3.read_moe,
     "Qwen3_5MoeForCausalLM": clover.read_trunk,
     "Qwen3_5MoeForConditionalGeneration": clover.read_trunk,
+    "SDARForCausalLM": sdar.read,
+    "SDARMoeForCausalLM": sdar.read_moe,
 }
 
 

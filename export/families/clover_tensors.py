@@ -7,7 +7,7 @@ from typing import Any
 from ...quant.recipes import DENSE, FLOAT
 from ..checkpoint import Checkpoint
 from ..sources import PREVIEW
-from .blocks import map_attention, map_experts, map_swiglu
+from .blocks import map_attention, map_experts, map_shared_expert
 from .table import TensorTable, find_prefix
 
 PREFIXES = ("model.language_model.", "model.")
@@ -65,10 +65,8 @@ def _feed_forward(table: TensorTable, ours: str, theirs: str) -> None:
     hidden, shared = table.spec["hidden_size"], table.spec["shared_intermediate"]
     table.vector(ours + "router", theirs + "gate.weight", table.spec["num_experts"], hidden)
     if shared:
-        gate, up, down = map_swiglu(table, theirs + "shared_expert.", shared)
         table.vector(ours + "shared_gate", theirs + "shared_expert_gate.weight", 1, hidden)
-        table.add(ours + "shared.gate_up", DENSE, (2 * shared, hidden), gate, up)
-        table.add(ours + "shared.down", DENSE, (hidden, shared), down)
+        map_shared_expert(table, ours, theirs + "shared_expert.")
     map_experts(table, ours, theirs + "experts.")
 
 
