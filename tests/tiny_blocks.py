@@ -53,6 +53,8 @@ def blocks_config(family: str, **overrides: Any) -> dict[str, Any]:
     sizes = {name: overrides.pop(name) for name in ("hidden", "layers") if name in overrides}
     config = transformer_config(trunk, **sizes)
     config |= {"model_type": kind, "architectures": [architecture], key: width}
+    if family in ("llada2", "fast_dllm"):
+        config["rope_theta"] = 100.0  # positions felt within a short text
     if family == "llada2":
         config |= {
             "num_experts": 16,
@@ -65,7 +67,6 @@ def blocks_config(family: str, **overrides: Any) -> dict[str, Any]:
             "moe_router_enable_expert_bias": True,
             "routed_scaling_factor": 2.5,
             "partial_rotary_factor": 0.5,
-            "rope_theta": 600_000.0,
             "use_qkv_bias": False,
             "use_bias": False,
             "use_qk_norm": True,
@@ -129,7 +130,10 @@ def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator, dtype: st
     if name.endswith("expert_bias"):  # of the size of what separates scores
         return rounded((0.2 * rng.standard_normal(shape)).astype(np.float32), dtype)
     value = draw_transformer(name, shape, rng)
-    return rounded(value * (2.0 if name.endswith("lm_head.weight") else 1.0), dtype)
+    # attention felt and sharp logits, so that texts vary and thresholds matter
+    return rounded(
+        value * (2.0 if name.endswith(("lm_head.weight", "o_proj.weight")) else 1.0), dtype
+    )
 
 
 def llada2_names(tensors: dict[str, Array]) -> dict[str, Array]:

@@ -79,15 +79,15 @@ void check_router(const Spec &s) {
     positive("routed_scaling_factor", s.routed_scaling_factor);
     in_range("n_group", s.n_group, 1, s.num_experts);
     in_range("topk_group", s.topk_group, 1, s.n_group);
-    multiple("num_experts", s.num_experts, "n_group", s.n_group);
     const int group = s.num_experts / s.n_group;
-    if (s.n_group > 1 && group < 2)
-        fail("n_group", std::to_string(s.n_group) + " leaves groups of one expert");
+    if (s.num_experts % s.n_group || (s.n_group > 1 && group < 2))
+        fail("n_group", std::to_string(s.num_experts) + " experts do not divide into " + std::to_string(s.n_group) +
+                            " groups of two or more");
     if (s.topk_group * group < s.top_k)
         fail("topk_group", std::to_string(s.topk_group) + " groups of " + std::to_string(group) +
                                " hold fewer than top_k = " + std::to_string(s.top_k) + " experts");
     if (s.router == "softmax" && (s.router_bias || s.n_group > 1))
-        throw UnsupportedModel("spec: router_bias and n_group are supported of the router sigmoid only");
+        throw UnsupportedModel("spec: router_bias and n_group are not supported of the router softmax");
 }
 
 void check_experts(const Spec &s) {

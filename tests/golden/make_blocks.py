@@ -28,7 +28,8 @@ MARGIN = 1e-4  # least distance of a decision to another one
 # family, arguments of make_blocks, options of the generation
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llada2": ("llada2", {}, {"threshold": 0.6}),
-    "llada2, editing": ("llada2", {}, {"threshold": 0.3, "edit_threshold": 0.3}),
+    "llada2, editing": ("llada2", {}, {"threshold": 0.3, "edit_threshold": 0.7}),
+    "llada2, editing to the limit": ("llada2", {}, {"threshold": 0.3, "edit_threshold": 0.3}),
     "llada2, editing cut short": (
         "llada2",
         {},
@@ -42,7 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "sdar": ("sdar", {}, {"threshold": 0.6}),
     "sdar, schedule": ("sdar", {"block_size": 8}, {"threshold": 0.8, "steps": 3}),
     "sdar_moe": ("sdar_moe", {}, {"threshold": 0.3}),
-    "fast_dllm": ("fast_dllm", {}, {"threshold": 0.5, "sub_block": 4}),
+    "fast_dllm": ("fast_dllm", {}, {"threshold": 0.4, "sub_block": 4}),
     "a2d": ("a2d", {}, {"threshold": 1.0, "absolute": False}),
 }
 PROMPT = 19  # tokens; no block ends there
@@ -156,7 +157,11 @@ def main() -> None:
         judge = transformers_judge(tensors, config)
         made[f"{case}: logits"] = judge(token_ids(), 0)[list(ROWS)]
         text = generate_blocks(judge, token_ids()[:PROMPT], options_of(case, config))
-        print(f"{case}: {len(text.ids)} ids, {len(text.changed)} steps, margin {text.margin:.1e}")
+        different = len(set(text.ids))
+        print(
+            f"{case}: {len(text.ids)} ids, {different} different, {len(text.changed)} steps, "
+            f"{text.edits} edits, margin {text.margin:.1e}"
+        )
         assert text.margin > MARGIN, f"{case}: a decision is too close to call; change its seed"
         made[f"{case}: ids"] = text.ids
         made[f"{case}: changed"] = json.dumps(text.changed)

