@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import CheckpointError
 from .checkpoint import Checkpoint
 from .fields import Fields
 
 _MASK_TOKENS = ("<|mask|>", "<|MASK|>", "<mask>", "[MASK]", "<|mdm_mask|>")
+
+
+class Defaults(Protocol):
+    """A family's word on decoding, where the checkpoint has none."""
+
+    @property
+    def decode(self) -> Mapping[str, Any]: ...
+    @property
+    def stop_tokens(self) -> tuple[str, ...]: ...
 
 
 def valid_vocab(
@@ -37,16 +46,19 @@ def valid_vocab(
     return last + 1
 
 
-def mask_token_id(checkpoint: Checkpoint, config: Fields, vocab_size: int) -> int:
-    """From the configuration, else the generation configuration, else the tokenizer."""
-    generation = _generation(checkpoint)
+def mask_token_id(
+    checkpoint: Checkpoint, config: Fields, vocab_size: int, *, names: tuple[str, ...] = ()
+) -> int:
+    """From the configuration, else the generation configuration, else the tokenizer: the token
+    that it calls the mask, or the first of ``names`` or of the usual names."""
+    generation = generation_fields(checkpoint)
     for fields in (config, generation):
         if fields.get("mask_token_id") is not None:
             return fields.integer("mask_token_id", low=0, high=vocab_size - 1)
     named = checkpoint.optional_json("tokenizer_config.json").get("mask_token")
     named = named.get("content") if isinstance(named, dict) else named
     ids = _tokenizer_ids(checkpoint) or {}
-    for token in (named, *_MASK_TOKENS):
+    for token in (named, *names, *_MASK_TOKENS):
         if isinstance(token, str) and 0 <= ids.get(token, -1) < vocab_size:
             return ids[token]
     raise config.refuse(
@@ -56,11 +68,16 @@ def mask_token_id(checkpoint: Checkpoint, config: Fields, vocab_size: int) -> in
 
 
 def generation_defaults(
-    checkpoint: Checkpoint, config: Fields, spec: Mapping[str, Any], warnings: list[str]
+    checkpoint: Checkpoint,
+    config: Fields,
+    spec: Mapping[str, Any],
+    warnings: list[str],
+    family: Defaults | None = None,
 ) -> dict[str, Any]:
-    """Decode defaults of the release; neutral where its generation configuration is silent."""
+    """Decode defaults of the release; where its generation configuration is silent the family's,
+    else neutral ones."""
     vocab_size = spec["vocab_size"]
-    fields = _generation(checkpoint)
+    fields = generation_fields(checkpoint)
     sampled = fields.get("do_sample")
     eos = fields.get("eos_token_id", config.get("eos_token_id", []))
     stops = [eos] if isinstance(eos, int) else eos
@@ -69,12 +86,15 @@ def generation_defaults(
     for stop in stops:
         if type(stop) is not int or not 0 <= stop < vocab_size:
             raise fields.refuse("eos_token_id", f"{stop!r} is not an id below {vocab_size}")
+    if not stops and family:
+        ids = _tokenizer_ids(checkpoint) or {}
+        stops = [ids[token] for token in family.stop_tokens if token in ids]
     # who asks for sampling and names no temperature means 1
     temperature = fields.number("temperature", 1.0 if sampled else 0.0)
     if not stops:
         warnings.append("no eos_token_id: generation ends at its budget only")
     return {
-        **_denoising_defaults(fields, spec),
+        **_denoising_defaults(fields, spec, family.decode if family else {}),
         "eos_token_id": stops,
         "temperature": temperature if sampled is not False else 0.0,
         "top_k": fields.integer("top_k", 0, low=0),
@@ -85,17 +105,31 @@ def generation_defaults(
     }
 
 
-def _denoising_defaults(fields: Fields, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _denoising_defaults(
+    fields: Fields, spec: Mapping[str, Any], family: Mapping[str, Any]
+) -> dict[str, Any]:
     if not spec.get("preview", True):
         return {}
     width = spec["block_size"]
-    return {
-        "threshold": fields.number("threshold", 0.9, high=1.0),
-        "block_length": fields.integer("block_length", width, low=1, high=width),
+    low = width if spec["mask"] == "block" else 1
+    found = {
+        "threshold": fields.number("threshold", family.get("threshold", 0.9), high=1.0),
+        "block_length": fields.integer("block_length", width, low=low, high=width),
     }
+    for name, most in (("steps", 2**31 - 1), ("max_post_steps", 1000), ("sub_block", width)):
+        if fields.get(name, family.get(name)) is not None:
+            found[name] = fields.integer(name, family.get(name), low=0, high=most)
+    if fields.get("edit_threshold", family.get("edit_threshold")) is not None:
+        found["edit_threshold"] = fields.number(
+            "edit_threshold", family.get("edit_threshold"), high=1.0
+        )
+    if family.get("fixed_schedule"):
+        found["fixed_schedule"] = True
+    return found
 
 
-def _generation(checkpoint: Checkpoint) -> Fields:
+def generation_fields(checkpoint: Checkpoint) -> Fields:
+    """The release's generation configuration; empty without one."""
     name = "generation_config.json"
     return Fields(checkpoint.path / name, checkpoint.optional_json(name))
 

@@ -15,8 +15,10 @@ import pytest
 # pytest's importlib mode adds no folder to the path; the tests share `oracle` and `tiny_clover`.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from oracle.blocks import BlockTransformer
 from oracle.clover import Clover
 from oracle.transformer import Transformer
+from tiny_blocks import make_blocks
 from tiny_clover import make_checkpoint, write_checkpoint_files
 from tiny_transformer import make_transformer
 
@@ -88,6 +90,35 @@ def tiny_transformer(
     return make
 
 
+@dataclass(frozen=True)
+class TinyBlocks:
+    """The same of a block-diffusion family under a block mask."""
+
+    folder: Path
+    tensors: dict[str, np.ndarray]
+    config: dict[str, Any]
+
+    def oracle(self) -> BlockTransformer:
+        return BlockTransformer(self.tensors, self.config)
+
+
+@pytest.fixture(scope="session")
+def tiny_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TinyBlocks]:
+    """Makes a tiny checkpoint of a family; arguments are ``make_blocks``'s."""
+    made: dict[str, TinyBlocks] = {}
+
+    def make(family: str, **options: Any) -> TinyBlocks:
+        key = json.dumps([family, options], sort_keys=True)
+        if key not in made:
+            folder = tmp_path_factory.mktemp(family)
+            tensors = make_blocks(folder, family, **options)
+            config = json.loads((folder / "config.json").read_text())
+            made[key] = TinyBlocks(folder, tensors, config)
+        return made[key]
+
+    return make
+
+
 def _prefixed(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {
         name if name.startswith("lm_head") else f"model.{name}": value
@@ -100,7 +131,9 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Exports a tiny checkpoint by a recipe, once; tests leave the packed folder as it is."""
     made: dict[tuple[Path, str, int | None], Path] = {}
 
-    def make(source: Tiny | TinyTransformer, recipe: str, group_size: int | None = None) -> Path:
+    def make(
+        source: Tiny | TinyTransformer | TinyBlocks, recipe: str, group_size: int | None = None
+    ) -> Path:
         from clover_edge.export import export_checkpoint
 
         key = (source.folder, recipe, group_size)

@@ -7,18 +7,34 @@ namespace clover {
 
 void Decoder::decode_blocks() {
     while (!done()) {
-        std::vector<int> block(size_t(o_.block_length), m_.spec.mask_token_id);
+        std::vector<int> block = new_block();
         denoise(block);
         if (!done()) // else cancelled in the middle of the block
             close_block(std::move(block));
     }
 }
 
+// Masks up to the end of the block that the state has open, or of the next one. With shifted logits the row before
+// it has decided its first token.
+std::vector<int> Decoder::new_block() {
+    std::vector<int> block(size_t(o_.block_length) - state_.open.size(), m_.spec.mask_token_id);
+    if (m_.spec.logit_shift && state_.open.empty()) {
+        block[0] = pick_rows(state_.hidden.data(), {0}, state_.position, 0)[0].id;
+        seen_[block[0]]++;
+    }
+    return block;
+}
+
 void Decoder::denoise(std::vector<int> &block) {
-    for (int s = 0; !settled(block) && !done(); s++) {
+    EditProgress progress;
+    for (int s = 0; !done(); s++) {
+        const bool any = std::any_of(block.begin(), block.end(), [&](int id) { return masked(id); });
+        if (o_.editing.on() ? progress.done(o_.editing, any) : settled(block))
+            break;
         tick_();
         Event event(Event::Type::step);
         event.accepted = step(block, s, event.draft);
+        progress.step(any, std::find(event.accepted.begin(), event.accepted.end(), 1) != event.accepted.end());
         result_.counters.denoise_steps++;
         event.block = int(result_.counters.blocks);
         event.step = s;
@@ -27,29 +43,63 @@ void Decoder::denoise(std::vector<int> &block) {
     }
 }
 
-// One preview. Writes accepted picks into the block and all picks into the draft.
-std::vector<char> Decoder::step(std::vector<int> &block, int step, std::vector<int> &draft) {
-    m_.preview(state_, block, {o_.coreset, 0});
-    std::vector<int> masked;
-    for (size_t i = 0; i < block.size(); i++)
-        if (block[i] == m_.spec.mask_token_id)
-            masked.push_back(int(i));
-    const std::vector<Pick> picks = pick_rows(m_.scratch.h.data(), masked, state_.position, step);
-    std::vector<float> probability;
-    for (const Pick &p : picks)
-        probability.push_back(p.probability);
-    const std::vector<char> accepted = o_.policy.accept(probability, step);
-    draft = block;
-    std::vector<char> positions(block.size(), 0);
-    for (size_t i = 0; i < masked.size(); i++) {
-        draft[size_t(masked[i])] = picks[i].id;
-        if (!accepted[i])
+// Positions that this step may write: masked ones, all or those of the first sub-block that has any; with editing
+// the others, too.
+std::vector<int> Decoder::candidates(const std::vector<int> &block) const {
+    const int open = int(state_.open.size());
+    int end = int(block.size());
+    std::vector<int> positions;
+    for (int i = 0; i < end; i++) {
+        if (!masked(block[size_t(i)]) && !o_.editing.on())
             continue;
-        block[size_t(masked[i])] = picks[i].id;
-        positions[size_t(masked[i])] = 1;
-        seen_[picks[i].id]++;
+        if (positions.empty() && o_.sub_block) // sub-blocks are counted from the start of the whole block
+            end = std::min(end, ((open + i) / o_.sub_block + 1) * o_.sub_block - open);
+        positions.push_back(i);
     }
     return positions;
+}
+
+// Which of the picks take the place of the tokens.
+std::vector<char> Decoder::accept(const std::vector<int> &tokens, const std::vector<Pick> &picks, int step) const {
+    std::vector<float> probability; // at masks
+    for (size_t i = 0; i < picks.size(); i++)
+        if (masked(tokens[i]))
+            probability.push_back(picks[i].probability);
+    const std::vector<char> at_masks = o_.policy.accept(probability, step);
+    std::vector<char> accepted;
+    for (size_t i = 0, mask = 0; i < picks.size(); i++)
+        accepted.push_back(masked(tokens[i]) ? at_masks[mask++]
+                                             : o_.editing.replaces(tokens[i], picks[i].id, picks[i].probability));
+    return accepted;
+}
+
+// One preview. Writes accepted picks into the block and all picks at masks into the draft.
+std::vector<char> Decoder::step(std::vector<int> &block, int step, std::vector<int> &draft) {
+    m_.preview(state_, block, {o_.coreset, 0});
+    const int before = int(state_.open.size()) - m_.spec.logit_shift; // output rows in front of position 0's
+    const std::vector<int> positions = candidates(block);
+    std::vector<int> rows, tokens;
+    for (int i : positions) {
+        rows.push_back(before + i);
+        tokens.push_back(block[size_t(i)]);
+    }
+    const std::vector<Pick> picks = pick_rows(m_.scratch.h.data(), rows, state_.position - before, step);
+    const std::vector<char> accepted = accept(tokens, picks, step);
+    draft = block;
+    std::vector<char> changed(block.size(), 0);
+    for (size_t i = 0; i < positions.size(); i++) {
+        const size_t at = size_t(positions[i]);
+        if (masked(tokens[i]))
+            draft[at] = picks[i].id;
+        if (!accepted[i])
+            continue;
+        if (!masked(tokens[i]))
+            seen_[tokens[i]]--;
+        block[at] = draft[at] = picks[i].id;
+        changed[at] = 1;
+        seen_[picks[i].id]++;
+    }
+    return changed;
 }
 
 // Nothing that is still masked can change the text: no mask is left in front of the stop token or the end of

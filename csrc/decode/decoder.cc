@@ -30,15 +30,33 @@ Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const
         o_.block_length = m_.spec.block_size;
     if (o_.coreset < 0)
         o_.coreset = m_.spec.coreset_size;
+    if (o_.fixed_schedule)
+        o_.policy.schedule_width = o_.block_length;
+}
+
+void Decoder::check_blocks(bool empty) const {
+    m_.require_preview();
+    check_range("block_length", o_.block_length, 1, Model::kMaxBlock);
+    if (m_.spec.block_mask() && o_.block_length != m_.spec.block_size)
+        throw ArgumentError("block_length " + std::to_string(o_.block_length) + " is not the model's " +
+                            std::to_string(m_.spec.block_size) + ", which its mask asks for");
+    check_range("edit_threshold", o_.editing.threshold, -1, kLarge);
+    check_range("max_post_steps", o_.editing.max_post_steps, 0, kLarge);
+    check_range("sub_block", o_.sub_block, 0, o_.block_length);
+    if (o_.sub_block && (o_.policy.steps || o_.editing.on()))
+        throw ArgumentError("sub_block is not supported together with steps or edit_threshold");
+    if (empty && m_.spec.logit_shift)
+        throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }
 
 void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
-    if (diffusion_) {
-        m_.require_preview();
-        check_range("block_length", o_.block_length, 1, Model::kMaxBlock);
-    }
+    const bool empty = prompt.empty() && state_.position == 0;
+    if (diffusion_)
+        check_blocks(empty);
+    else if (m_.spec.block_mask())
+        throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
     check_range("threshold", o_.policy.threshold, 0, kLarge);
     check_range("steps", o_.policy.steps, 0, kLarge);
     check_range("temperature", s.temperature, 0, kLarge);
@@ -51,7 +69,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     m_.check_ids(prompt, false);
     for (int id : o_.stop_ids)
         check_range("stop id", id, 0, m_.spec.vocab_size - 1);
-    if (prompt.empty() && state_.position == 0 && !diffusion_)
+    if (empty && !diffusion_)
         throw ArgumentError("autoregressive decoding needs a prompt");
     const int64_t tokens = int64_t(prompt.size()) + o_.max_new_tokens;
     if (tokens > state_.capacity - state_.position)
@@ -67,7 +85,7 @@ void Decoder::reserve(int64_t prompt_tokens) {
     const int64_t rows = std::max(width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
-    state_.reserve(state_.position + prompt_tokens + blocks * width);
+    state_.reserve(state_.position + prompt_tokens + (blocks + m_.spec.block_mask()) * width); // the first may be short
 }
 
 void Decoder::prefill(const std::vector<int> &prompt) {

@@ -23,19 +23,24 @@ class Decoder {
     };
 
     void check(const std::vector<int> &prompt) const;
+    void check_blocks(bool empty) const;
     void reserve(int64_t prompt_tokens);
     void prefill(const std::vector<int> &prompt);
 
     // block_decoder.cc
     void decode_blocks();
+    std::vector<int> new_block();
     void denoise(std::vector<int> &block);
     std::vector<char> step(std::vector<int> &block, int step, std::vector<int> &draft);
+    std::vector<int> candidates(const std::vector<int> &block) const;
+    std::vector<char> accept(const std::vector<int> &tokens, const std::vector<Pick> &picks, int step) const;
     bool settled(const std::vector<int> &block) const;
+    bool masked(int id) const { return id == m_.spec.mask_token_id; }
 
     // autoregressive.cc
     void decode_tokens();
 
-    // Picks for rows of hidden [.., H]; row i stands at position first + rows[i].
+    // Picks for rows of hidden [.., H]; the token that row i decides stands at position first + rows[i].
     std::vector<Pick> pick_rows(const float *hidden, const std::vector<int> &rows, int64_t first, int step);
     Cut cut(const std::vector<int> &tokens);
     // Adds the text of finished tokens to the result, reports it, and commits what the text so far ends with.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "decode/editing.h"
 #include "decode/policy.h"
 #include "decode/sampling.h"
 #include "model/model.h"
@@ -20,6 +21,9 @@ struct DecodeOptions {
     int64_t max_new_tokens = 256;
     int block_length = 0; // 0: the width the model was trained with
     ThresholdPolicy policy;
+    EditPolicy editing;
+    bool fixed_schedule = false; // steps share out the whole block, or else what is masked
+    int sub_block = 0;           // positions of a block that are finished before those behind them; 0: all at once
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number
@@ -40,7 +44,7 @@ struct Event {
     // the budget.
     std::vector<int> ids;
     std::vector<int> draft;     // step: the step's pick at every position that was masked, else the token there
-    std::vector<char> accepted; // step: positions that it accepted
+    std::vector<char> accepted; // step: positions that it accepted or replaced
     Finish finish = Finish::none;
 };
 
@@ -63,6 +67,7 @@ struct DecodeResult {
     DecodeCounters counters;
 };
 
+// In a block that `prompt` or the state leaves open the tokens that are there stay, and the rest is generated first.
 // Commits `prompt` behind the state and generates. A cancelled call returns the blocks that were reported; an
 // error or a tick that throws leaves the state at the end of the last commit. Throws ArgumentError,
 // ContextLengthError (prompt and budget exceed the state's capacity), UnsupportedModel (diffusion of an

@@ -8,7 +8,9 @@ namespace clover {
 std::vector<char> ThresholdPolicy::accept(const std::vector<float> &probability, int step) const {
     const size_t masked = probability.size();
     size_t least = 1;
-    if (steps > 0) {
+    if (steps > 0 && schedule_width > 0) {
+        least = std::max(least, size_t(schedule_width / steps + (step < schedule_width % steps)));
+    } else if (steps > 0) {
         const size_t left = size_t(std::max(1, steps - step));
         least = std::max(least, (masked + left - 1) / left);
     }

@@ -222,7 +222,8 @@ HeadRule head_rule(const SamplingOptions &o, const Occurrences &seen, std::vecto
     penalties.clear();
     if (o.penalties())
         for (const auto &[id, count] : seen)
-            penalties.push_back({id, float(o.frequency_penalty * count + o.presence_penalty)});
+            if (count > 0) // an edit may have taken the last one away
+                penalties.push_back({id, float(o.frequency_penalty * count + o.presence_penalty)});
     std::sort(penalties.begin(), penalties.end(), [](const auto &a, const auto &b) { return a.id < b.id; });
     rule.repetition = float(o.repetition_penalty);
     rule.penalties = penalties.data();

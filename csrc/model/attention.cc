@@ -52,7 +52,7 @@ void place_heads(Pass &p, int layer) {
         norm_heads(m, v - kv, s.num_kv_heads, w.k_norm, k);
         rotate(q, s.num_heads, hd, cosine, sine, half);
         rotate(k, s.num_kv_heads, hd, cosine, sine, half);
-        const int64_t at = (p.state.position + r) * p.state.kv_row_bytes();
+        const int64_t at = (p.start + r) * p.state.kv_row_bytes();
         for (int h = 0; h < s.num_kv_heads; h++) {
             store_kv(format, k + h * hd, hd, cache.k.data() + at + h * part);
             store_kv(format, v + h * hd, hd, cache.v.data() + at + h * part);
@@ -60,22 +60,23 @@ void place_heads(Pass &p, int layer) {
     });
 }
 
-// mixed [n, nh*hd] <- attention of every query head. A piece of work is a stretch of rows and the query heads of one
+// mixed [n, nh*hd] <- attention of every query head. A piece of work is a span of rows and the query heads of one
 // key/value head, or a share of these heads where there are more threads than pieces.
 void attend(Pass &p, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const KvCache &cache = p.state.kv[size_t(layer)];
     const int shared = s.num_heads / s.num_kv_heads, hd = s.head_dim;
-    const int stretches = (p.rows + kAttentionRows - 1) / kAttentionRows;
+    const int stretches = int(p.spans.size());
     const int shares =
         std::min(shared, (m.pool.size() + stretches * s.num_kv_heads - 1) / (stretches * s.num_kv_heads));
     m.pool.run(int64_t(stretches) * s.num_kv_heads * shares, [&](int64_t item, int worker) {
         const int share = int(item % shares), stretch = int(item / shares % stretches);
         const int kv = int(item / shares / stretches);
-        const int head0 = shared * share / shares, row0 = stretch * kAttentionRows;
+        const auto [row0, rows, seen] = p.spans[size_t(stretch)];
+        const int head0 = shared * share / shares;
         AttentionHeads a{};
-        a.rows = std::min(kAttentionRows, p.rows - row0);
+        a.rows = rows;
         a.heads = shared * (share + 1) / shares - head0;
         a.head_dim = hd;
         a.q = m.scratch.proj.data() + row0 * int64_t(s.attn_in_rows()) + (kv * shared + head0) * hd;
@@ -84,10 +85,10 @@ void attend(Pass &p, int layer) {
         a.k = cache.k.data() + kv * kv_bytes(a.format, hd);
         a.v = cache.v.data() + kv * kv_bytes(a.format, hd);
         a.ldkv = p.state.kv_row_bytes();
-        a.past = int(p.state.position);
-        a.causal = p.mode == Mode::commit;
+        a.past = int(p.start);
+        a.causal = seen < 0;
         a.first = row0;
-        a.seen = p.rows;
+        a.seen = seen;
         a.scale = s.attn_scale;
         a.window = s.window(layer);
         a.o = m.scratch.mixed.row(row0) + (kv * shared + head0) * hd;

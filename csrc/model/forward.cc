@@ -30,7 +30,7 @@ void rotary_angles(Pass &p, const std::vector<double> &inv_freq, double factor, 
     for (int64_t r = 0; r < p.rows; r++) {
         float *row = out + r * int64_t(2 * half);
         for (size_t i = 0; i < half; i++) {
-            const double angle = double(p.state.position + r) * inv_freq[i];
+            const double angle = double(p.start + r) * inv_freq[i];
             row[i] = float(factor * std::cos(angle));
             row[half + i] = float(factor * std::sin(angle));
         }
@@ -101,7 +101,26 @@ void finish(Pass &p) {
     throw Error("layer " + std::to_string((bad - 1) / 2) + ": the " + part + "'s output is not finite");
 }
 
+// Who sees whom. A span is cut where the mask changes.
+std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
+    const bool blocks = p.model.spec.block_mask();
+    std::vector<Span> spans;
+    for (int row = 0; row < p.rows;) {
+        const int64_t block = blocks ? grid.end(p.start + row) - p.start : p.rows;
+        const int seen = int(std::min<int64_t>(block, p.rows)), rows = std::min(kAttentionRows, seen - row);
+        spans.push_back({row, rows, !blocks && p.mode == Mode::commit ? -1 : seen});
+        row += rows;
+    }
+    return spans;
+}
+
 } // namespace
+
+Pass::Pass(Model &model, State &state, Mode mode, const int *ids, int rows, const BlockGrid &grid)
+    : model(model), state(state), mode(mode), ids(ids), rows(rows), start(state.position - int64_t(state.open.size())),
+      history_width(rows) {
+    spans = spans_of(*this, grid);
+}
 
 DeltaRecord *Pass::record(int i) const {
     const bool recorded = mode == Mode::commit && state.rollback.rows > 0;

@@ -3,11 +3,18 @@
 
 #include <atomic>
 
+#include "model/grid.h"
 #include "model/model.h"
 
 namespace clover {
 
 enum class Mode { commit, preview };
+
+// Rows that one piece of work takes through attention, and how many rows of the pass they see; -1: those up to
+// themselves.
+struct Span {
+    int row0, rows, seen;
+};
 
 struct Pass {
     Model &model;
@@ -15,12 +22,15 @@ struct Pass {
     Mode mode;
     const int *ids;
     int rows;                      // n
+    int64_t start;                 // position of the first row
+    std::vector<Span> spans;       // of attention
     int coreset = 0;               // preview: experts that the block may use; 0: all
     double history_width = 0;      // preview: rows that the history's logit counts
     std::atomic<int> bad_half{-1}; // first half layer (2 layer + half) whose output is not finite
 
-    Pass(Model &model, State &state, Mode mode, const int *ids, int rows)
-        : model(model), state(state), mode(mode), ids(ids), rows(rows), history_width(rows) {}
+    // A pass behind the state; over the ids of its open block, too, if it has one. `grid` counts where the mask has
+    // blocks.
+    Pass(Model &, State &, Mode, const int *ids, int rows, const BlockGrid &grid);
 
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
     // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].

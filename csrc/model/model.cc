@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/forward.h"
 #include "model/head.h"
@@ -32,22 +33,35 @@ std::vector<double> local_frequencies(const Spec &s) {
     return s.rope_local_theta == 0 ? std::vector<double>() : powers(s.rope_local_theta, s.rotary_dim);
 }
 
-// The last row of `rows`, or all of them.
-std::vector<int> wanted_rows(Logits want, int rows) {
+// The last row of `rows`, or all of them from `first` on.
+std::vector<int> wanted_rows(Logits want, int first, int rows) {
     std::vector<int> out;
-    for (int r = want == Logits::all ? 0 : rows - 1; r < rows; r++)
+    for (int r = want == Logits::all ? first : rows - 1; r < rows; r++)
         out.push_back(r);
     return out;
 }
 
-// The state's position, last row and record behind a commit of `rows` rows.
-void advance(Model &m, State &state, int rows) {
+// Rows of the next pass of a commit, from position `at` to `end`: whole blocks, where the mask has blocks.
+int chunk_rows(const Spec &s, const BlockGrid &grid, int64_t at, int64_t end) {
+    const int64_t limit = at + Model::kChunkRows;
+    if (end <= limit || !s.block_mask())
+        return int(std::min(end, limit) - at);
+    const int64_t last = grid.begin(limit);
+    return int(std::min(end, last > at ? last : grid.end(at)) - at);
+}
+
+// The state's position, last row and record behind a commit.
+void advance(Model &m, State &state, const Pass &pass, const BlockGrid &grid) {
     const int64_t width = m.spec.hidden_size;
     const float *h = m.scratch.h.data();
-    state.position += rows;
-    std::copy_n(h + (rows - 1) * width, width, state.hidden.data());
+    state.position = pass.start + pass.rows;
+    state.open.clear();
+    if (m.spec.block_mask())
+        state.open.assign(pass.ids + std::max<int64_t>(0, grid.begin(state.position) - pass.start),
+                          pass.ids + pass.rows);
+    std::copy_n(h + (pass.rows - 1) * width, width, state.hidden.data());
     if (state.rollback.rows)
-        std::copy_n(h, rows * width, state.rollback.hidden.data() + width);
+        std::copy_n(h, pass.rows * width, state.rollback.hidden.data() + width);
 }
 
 void require_whole(const State &state) {
@@ -111,21 +125,29 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
                                  " exceed the state's capacity of " + std::to_string(state.capacity));
     if (rollback && n > kChunkRows)
         throw ArgumentError("a commit with rollback takes at most " + std::to_string(kChunkRows) + " tokens");
-    scratch.reserve(int(std::min<int64_t>(n, kChunkRows)));
-    state.reserve(state.position + n);
+    if (rollback && spec.block_mask())
+        throw UnsupportedModel("a commit with rollback is not supported of mask \"block\"");
+    const int64_t end = state.position + n, start = state.position - int64_t(state.open.size());
+    const BlockGrid grid = grid_of(spec, end);
+    std::vector<int> all = state.open;
+    all.insert(all.end(), ids.begin(), ids.end());
+    int again = int(state.open.size()); // rows that the caller has seen before
+    scratch.reserve(int(std::min<int64_t>(end - start, std::max(kChunkRows, spec.block_mask() ? spec.block_size : 0))));
+    state.reserve(end);
     rollback ? state.begin_rollback(int(n)) : state.drop_rollback();
-    for (int64_t done = 0; done < n;) {
+    for (int64_t at = start; at < end;) {
         tick();
-        const int rows = int(std::min<int64_t>(n - done, kChunkRows));
-        Pass pass(*this, state, Mode::commit, ids.data() + done, rows);
+        const int rows = chunk_rows(spec, grid, at, end);
+        Pass pass(*this, state, Mode::commit, all.data() + (at - start), rows, grid);
         state.broken = true;
         forward(pass);
-        advance(*this, state, rows);
+        advance(*this, state, pass, grid);
         state.broken = false;
-        done += rows;
-        if (want == Logits::none || (want == Logits::last && done < n))
+        at += rows;
+        const int first = std::exchange(again, 0);
+        if (want == Logits::none || (want == Logits::last && at < end))
             continue;
-        const std::vector<int> which = wanted_rows(want, rows);
+        const std::vector<int> which = wanted_rows(want, first, rows);
         head_logits(*this, scratch.h.data(), which, logits);
         logits += int64_t(which.size()) * spec.vocab_size;
     }
@@ -147,9 +169,11 @@ void Model::preview(State &state, const std::vector<int> &ids, const PreviewOpti
                             std::to_string(kMaxBlock) + "]");
     if (options.width < 0)
         throw ArgumentError("width " + std::to_string(options.width) + " is negative");
-    scratch.reserve(n);
+    std::vector<int> all = state.open;
+    all.insert(all.end(), ids.begin(), ids.end());
+    scratch.reserve(int(all.size()));
     state.reserve(state.position + n);
-    Pass pass(*this, state, Mode::preview, ids.data(), n);
+    Pass pass(*this, state, Mode::preview, all.data(), int(all.size()), grid_of(spec, state.position));
     pass.coreset = options.coreset;
     if (options.width)
         pass.history_width = options.width;

@@ -58,14 +58,17 @@ class Model {
     // An empty state for at most `max_tokens` tokens. Throws ContextLengthError, MemoryError.
     State new_state(int64_t max_tokens) const;
 
-    // The causal forward over `ids`, stored in the state. Long inputs run in chunks of kChunkRows rows; the
-    // result does not depend on how a sequence is split. Writes [n or 1, vocab_size] to `logits`.
-    // `rollback` lets truncate() return to any row of this commit; at most kChunkRows rows.
+    // The forward over `ids` under the spec's mask, stored in the state. Long inputs run in chunks of kChunkRows
+    // rows; the result does not depend on how a sequence is split: a block that `ids` left open is computed anew with
+    // what follows. Only with blocks that count from the end of a commit the split says where they lie.
+    // Writes [n or 1, vocab_size] to `logits`. `rollback` lets truncate() return to any row of this commit; at most
+    // kChunkRows rows; UnsupportedModel with a block mask.
     // A tick that throws leaves the state after the last whole chunk.
     void commit(State &, const std::vector<int> &ids, Logits, bool rollback, float *logits, const Tick &tick);
 
     // One denoising pass over a block behind the state, which stays as it is. Leaves the last layer's
-    // output [n, H] in scratch.h, for the functions of head.h. Throws UnsupportedModel where the spec has no preview.
+    // output in scratch.h, for the functions of head.h: [state.open + n, H], the rows of an open block in front.
+    // Throws UnsupportedModel where the spec has no preview.
     void preview(State &, const std::vector<int> &ids, const PreviewOptions &);
 
     // Back to position 0, or to any row of the last commit made with rollback: the state is then the one

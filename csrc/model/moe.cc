@@ -2,6 +2,7 @@
 // E experts of width I, n rows, k = top_k; a pair is one (row, expert) choice.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "model/forward.h"
 
@@ -30,6 +31,32 @@ void select_top(const float *p, const char *allowed, int experts, int k, int *id
     }
 }
 
+// router [n, E] of one row: logits to probabilities, and for a sigmoid router_choice [n, E]: with the bias, and nothing
+// outside the best groups if it is `grouped`
+void score_experts(const Spec &spec, Scratch &s, const float *bias, bool grouped, int64_t row) {
+    const int experts = spec.num_experts, group = experts / spec.n_group;
+    float *p = s.router.data() + row * experts, *choice = s.router_choice.data() + row * experts;
+    if (spec.router == "softmax")
+        return softmax(p, experts);
+    for (int e = 0; e < experts; e++) {
+        p[e] = 1.0f / (1.0f + std::exp(-p[e]));
+        choice[e] = p[e] + (bias ? bias[e] : 0.0f);
+    }
+    if (!grouped || spec.topk_group == spec.n_group)
+        return;
+    std::vector<float> best(size_t(spec.n_group)); // by group, the sum of its two best
+    std::vector<int> kept(size_t(spec.topk_group));
+    for (int g = 0; g < spec.n_group; g++) {
+        int two[2];
+        select_top(choice + g * group, nullptr, group, 2, two);
+        best[size_t(g)] = choice[g * group + two[0]] + choice[g * group + two[1]];
+    }
+    select_top(best.data(), nullptr, spec.n_group, spec.topk_group, kept.data());
+    for (int g = 0; g < spec.n_group; g++)
+        if (std::find(kept.begin(), kept.end(), g) == kept.end())
+            std::fill_n(choice + g * group, group, -std::numeric_limits<float>::infinity());
+}
+
 // router [n, E], shared_gate [n, 1], gate_up [n, gate | up] <- x
 void project(Pass &p, const MoeWeights &w) {
     const Spec &s = p.model.spec;
@@ -37,22 +64,29 @@ void project(Pass &p, const MoeWeights &w) {
     std::vector<Product> products = {
         {w.router, to.x.activations(w.router, 0, p.rows), nullptr, p.rows, to.router.data(), s.num_experts}};
     if (s.shared_intermediate) {
-        products.push_back(
-            {w.shared_gate, to.x.activations(w.shared_gate, 0, p.rows), nullptr, p.rows, to.shared_gate.data(), 1});
+        if (s.shared_gate)
+            products.push_back(
+                {w.shared_gate, to.x.activations(w.shared_gate, 0, p.rows), nullptr, p.rows, to.shared_gate.data(), 1});
         products.push_back({w.shared_gate_up, to.x.activations(w.shared_gate_up, 0, p.rows), nullptr, p.rows,
                             to.gate_up.data(), w.shared_gate_up.n});
     }
     p.multiply(products);
 }
 
-// The set that this block's rows may use: expert e counts with the largest probability that any row gives it.
+// [n, E] what experts are chosen by
+const float *choices(const Spec &spec, const Scratch &s) {
+    return spec.router == "softmax" ? s.router.data() : s.router_choice.data();
+}
+
+// The set that this block's rows may use: expert e counts with the best that any row says of it.
 void choose_coreset(Pass &p) {
     Scratch &s = p.model.scratch;
     const int experts = p.model.spec.num_experts;
-    std::vector<float> best(s.router.data(), s.router.data() + experts);
+    const float *choice = choices(p.model.spec, s);
+    std::vector<float> best(choice, choice + experts);
     for (int r = 1; r < p.rows; r++)
         for (int e = 0; e < experts; e++)
-            best[size_t(e)] = std::max(best[size_t(e)], s.router.data()[int64_t(r) * experts + e]);
+            best[size_t(e)] = std::max(best[size_t(e)], choice[int64_t(r) * experts + e]);
     std::vector<int> ids(static_cast<size_t>(p.coreset));
     select_top(best.data(), nullptr, experts, p.coreset, ids.data());
     std::fill(s.allowed.begin(), s.allowed.end(), char(0));
@@ -65,12 +99,14 @@ void choose_experts(const Spec &spec, Scratch &s, const char *allowed, int64_t r
     const float *p = s.router.data() + row * spec.num_experts;
     int *ids = s.top_id.data() + row * spec.top_k;
     float *weights = s.top_weight.data() + row * spec.top_k;
-    select_top(p, allowed, spec.num_experts, spec.top_k, ids);
+    select_top(choices(spec, s) + row * spec.num_experts, allowed, spec.num_experts, spec.top_k, ids);
     float sum = 0;
     for (int j = 0; j < spec.top_k; j++)
         sum += weights[j] = p[ids[j]];
     for (int j = 0; spec.norm_topk && j < spec.top_k; j++)
-        weights[j] /= sum;
+        weights[j] /= sum + 1e-20f; // sigmoids may all be nothing
+    for (int j = 0; j < spec.top_k; j++)
+        weights[j] *= spec.routed_scaling_factor;
 }
 
 // Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes.
@@ -81,7 +117,7 @@ void choose(Pass &p, const MoeWeights &w) {
     m.scratch.inner.shape(s.shared_intermediate);
     const bool restricted = p.mode == Mode::preview && p.coreset > 0 && p.coreset < s.num_experts;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        softmax(m.scratch.router.data() + r * s.num_experts, s.num_experts);
+        score_experts(s, m.scratch, w.router_bias, !restricted, r); // a coreset takes the place of groups
         if (!restricted)
             choose_experts(s, m.scratch, nullptr, r);
         if (shared)
@@ -247,7 +283,8 @@ void combine(Pass &p) {
         for (int64_t j = r * k; j < (r + 1) * k; j++)
             add(s.top_weight.data()[j], s.pair_out.data() + s.pair_of.data()[j] * hidden);
         if (m.spec.shared_intermediate)
-            add(1.0f / (1.0f + std::exp(-s.shared_gate.data()[r])), s.shared_out.data() + r * hidden);
+            add(m.spec.shared_gate ? 1.0f / (1.0f + std::exp(-s.shared_gate.data()[r])) : 1.0f,
+                s.shared_out.data() + r * hidden);
     });
 }
 

@@ -47,6 +47,7 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     buffer(self.mixer_work, self.threads_ * mixer_floats);
     buffer(self.kv_row, n * (attention ? s.kv_width() : 0));
     buffer(self.router, n * s.num_experts);
+    buffer(self.router_choice, s.router == "sigmoid" ? n * s.num_experts : 0);
     buffer(self.top_id, pairs);
     buffer(self.pair_of, pairs);
     buffer(self.top_weight, pairs);

@@ -43,6 +43,7 @@ class Scratch {
     Buffer<float> kv_row;     // [n, nkv*hd] keys before they are stored
 
     Buffer<float> router;                  // [n, E] logits, then probabilities
+    Buffer<float> router_choice;           // [n, E] what experts are chosen by; empty: their probabilities
     Buffer<int> top_id, pair_of;           // [n, top_k] experts of a row by rank; their places in the list
     Buffer<float> top_weight;              // [n, top_k]
     Buffer<int> pair_row;                  // [n * top_k] rows of the grouped list

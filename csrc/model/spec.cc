@@ -82,6 +82,24 @@ void check_deltanet(const Spec &s) {
     width("delta_v_dim", {int64_t(s.delta_k_dim) * s.delta_v_dim});
 }
 
+// Experts of a group are neighbours; a group counts with its two best.
+void check_router(const Spec &s) {
+    if (s.router != "softmax" && s.router != "sigmoid")
+        throw UnsupportedModel("spec: router \"" + s.router + "\" is not supported (softmax and sigmoid are)");
+    positive("routed_scaling_factor", s.routed_scaling_factor);
+    in_range("n_group", s.n_group, 1, s.num_experts);
+    in_range("topk_group", s.topk_group, 1, s.n_group);
+    const int group = s.num_experts / s.n_group;
+    if (s.num_experts % s.n_group || (s.n_group > 1 && group < 2))
+        fail("n_group", std::to_string(s.num_experts) + " experts do not divide into " + std::to_string(s.n_group) +
+                            " groups of two or more");
+    if (s.topk_group * group < s.top_k)
+        fail("topk_group", std::to_string(s.topk_group) + " groups of " + std::to_string(group) +
+                               " hold fewer than top_k = " + std::to_string(s.top_k) + " experts");
+    if (s.router == "softmax" && (s.router_bias || s.n_group > 1))
+        throw UnsupportedModel("spec: router_bias and n_group are not supported of the router softmax");
+}
+
 void check_experts(const Spec &s) {
     in_range("num_experts", s.num_experts, 1, 1 << 16);
     in_range("top_k", s.top_k, 1, s.num_experts);
@@ -89,6 +107,7 @@ void check_experts(const Spec &s) {
     in_range("shared_intermediate", s.shared_intermediate, 0, kMaxDim);
     if (s.coreset_size && s.coreset_size < s.top_k)
         fail("coreset_size", std::to_string(s.coreset_size) + " is below top_k = " + std::to_string(s.top_k));
+    check_router(s);
 }
 
 void check_preview(const Spec &s) {
@@ -98,14 +117,18 @@ void check_preview(const Spec &s) {
 }
 
 void check_supported(const Spec &s) {
-    if (s.router != "softmax")
-        throw UnsupportedModel("spec: router \"" + s.router + "\" is not supported (softmax is)");
-    if (s.mask != "causal")
-        throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal is)");
-    if (s.block_origin != "prompt_end")
-        throw UnsupportedModel("spec: block_origin \"" + s.block_origin + "\" is not supported (prompt_end is)");
-    if (s.logit_shift != 0)
-        throw UnsupportedModel("spec: logit_shift " + std::to_string(s.logit_shift) + " is not supported (0 is)");
+    if (s.mask != "causal" && s.mask != "block")
+        throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal and block are)");
+    if (s.block_mask() && (!s.preview || s.has(LayerKind::deltanet)))
+        throw UnsupportedModel("spec: mask \"block\" is not supported of autoregressive models or DeltaNet layers");
+    if (s.block_origin != "prompt_end" && !s.absolute_blocks())
+        throw UnsupportedModel("spec: block_origin \"" + s.block_origin +
+                               "\" is not supported (absolute and prompt_end are)");
+    if (s.absolute_blocks() && !s.block_mask())
+        throw UnsupportedModel("spec: block_origin \"absolute\" is not supported of mask \"" + s.mask + "\"");
+    if (s.logit_shift != 0 && s.logit_shift != 1)
+        throw UnsupportedModel("spec: logit_shift " + std::to_string(s.logit_shift) +
+                               " is not supported (0 and 1 are)");
     if (s.preview_decay)
         throw UnsupportedModel("spec: preview_decay is not supported");
 }

@@ -51,6 +51,12 @@ struct Spec {
     std::string router = "softmax";
     bool norm_topk = true; // the top-k probabilities are scaled to sum to 1
     Activation activation = Activation::silu;
+    // A sigmoid router: a bias that counts where experts are chosen but not in their weights, a choice within the
+    // topk_group best of n_group groups, and a factor on the weights.
+    bool router_bias = false;
+    int n_group = 1, topk_group = 1;
+    float routed_scaling_factor = 1;
+    bool shared_gate = true; // the shared expert's output passes a sigmoid gate
 
     bool tie_embeddings = false;
     float embed_scale = 1;   // on embedding rows
@@ -67,9 +73,12 @@ struct Spec {
     bool preview_decay = false;      // not supported
     int history_ref_rows = 32;       // rows at which the history's logit is history_bias itself
 
-    std::string mask = "causal"; // commits are causal, a preview's rows see all of their block
+    // causal: commits are causal, a preview's rows see all of their block. block: rows of either see their block
+    // and all before it.
+    std::string mask = "causal";
+    // Where blocks are counted from: absolute, position 0; prompt_end, the end of what is committed in one call.
     std::string block_origin = "prompt_end";
-    int logit_shift = 0;
+    int logit_shift = 0; // 1: a row's token comes from the logits of the row before it
 
     int q_width() const { return num_heads * head_dim; }
     int kv_width() const { return num_kv_heads * head_dim; }
@@ -79,6 +88,8 @@ struct Spec {
     int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
     int window(int layer) const { return windows.empty() ? 0 : windows[size_t(layer)]; }
+    bool block_mask() const { return mask == "block"; }
+    bool absolute_blocks() const { return block_origin == "absolute"; }
     bool has(LayerKind kind) const;
     bool has(FeedForward kind) const;
 };

@@ -51,6 +51,7 @@ void State::reserve(int64_t rows) {
 
 void State::reset() {
     position = 0;
+    open.clear();
     broken = false;
     for (DeltaState &d : delta) {
         d.S.clear();
@@ -73,6 +74,7 @@ void State::copy_from(const State &from) {
     }
     hidden.assign(from.hidden.data(), from.hidden.size());
     position = from.position;
+    open = from.open;
     broken = from.broken;
     drop_rollback();
 }

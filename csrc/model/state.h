@@ -44,8 +44,11 @@ class State {
     State &operator=(State &&) = default;
 
     int64_t position = 0; // committed tokens
-    int64_t capacity;     // most tokens that may be committed
-    KvFormat format;      // of the caches
+    // The last of them, where they end within a block of a block mask: their outputs depend on what will follow in
+    // the block, so passes that follow compute them again. Their keys and values are working space, too.
+    std::vector<int> open;
+    int64_t capacity; // most tokens that may be committed
+    KvFormat format;  // of the caches
     // A commit that an error ended half way leaves layers at different positions: nothing but restore()
     // and reset() may follow.
     bool broken = false;

@@ -273,8 +273,11 @@ class Loader {
         if (shared) {
             w.shared_gate_up = matrix(prefix + "shared.gate_up", 2 * shared, hidden);
             w.shared_down = matrix(prefix + "shared.down", hidden, shared);
-            w.shared_gate = float_matrix(prefix + "shared_gate", 1, hidden);
+            if (s_.shared_gate)
+                w.shared_gate = float_matrix(prefix + "shared_gate", 1, hidden);
         }
+        if (s_.router_bias)
+            w.router_bias = values(prefix + "router_bias", {s_.num_experts});
         return w;
     }
 

@@ -59,7 +59,8 @@ struct MoeWeights {
     Matrix router;                      // [E, H]
     ExpertPart gate, up, down;          // [I, H], [I, H], [H, I]
     Matrix shared_gate_up, shared_down; // [2 Is, H], [H, Is]
-    Matrix shared_gate;                 // [1, H]
+    Matrix shared_gate;                 // [1, H]; empty without
+    const float *router_bias;           // [E]; null without
 };
 
 struct DenseWeights {

@@ -217,6 +217,11 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("post_norms", s.post_norms);
     f.optional("router", s.router);
     f.optional("norm_topk", s.norm_topk);
+    f.optional("router_bias", s.router_bias);
+    f.optional("n_group", s.n_group);
+    f.optional("topk_group", s.topk_group);
+    f.optional("routed_scaling_factor", s.routed_scaling_factor);
+    f.optional("shared_gate", s.shared_gate);
     f.optional("coreset_size", s.coreset_size);
     f.optional("history_q_scale", s.history_q_scale);
     f.optional("preview_value_beta", s.preview_value_beta);
@@ -301,6 +306,10 @@ DecodeOptions options_from(const py::dict &dict) {
         f.bad("block_length", std::to_string(o.block_length) + " is below 1");
     f.optional("threshold", o.policy.threshold);
     f.optional("steps", o.policy.steps);
+    f.optional("fixed_schedule", o.fixed_schedule);
+    f.optional("edit_threshold", o.editing.threshold);
+    f.optional("max_post_steps", o.editing.max_post_steps);
+    f.optional("sub_block", o.sub_block);
     f.optional("temperature", o.sampling.temperature);
     f.optional("top_k", o.sampling.top_k);
     f.optional("top_p", o.sampling.top_p);

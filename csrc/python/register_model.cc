@@ -106,8 +106,9 @@ Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const 
     float *data = out.mutable_data();
     const Lease lease(engine);
     model.preview(sequence.state, block, {coreset.value_or(model.spec.coreset_size), width.value_or(0)});
+    const float *hidden = model.scratch.h.data() + int64_t(sequence.state.open.size()) * model.spec.hidden_size;
     if (!which.empty())
-        head_logits(model, model.scratch.h.data(), which, data);
+        head_logits(model, hidden, which, data);
     return out;
 }
 
@@ -168,7 +169,8 @@ py::dict copy_state(const State &state, const Spec &s) {
     for (size_t i = 0; i < s.layers.size(); i++) {
         const std::string prefix = "layers." + std::to_string(i) + ".";
         if (s.layers[i] == LayerKind::attention) {
-            const std::vector<py::ssize_t> shape = {py::ssize_t(state.position), s.num_kv_heads, s.head_dim};
+            const int64_t settled = state.position - int64_t(state.open.size());
+            const std::vector<py::ssize_t> shape = {py::ssize_t(settled), s.num_kv_heads, s.head_dim};
             out[py::str(prefix + "k")] = copy_rows(state, state.kv[i].k, shape);
             out[py::str(prefix + "v")] = copy_rows(state, state.kv[i].v, shape);
         } else {
@@ -219,7 +221,8 @@ constexpr const char *kModelDoc =
     "Raises ModelFormatError, UnsupportedModelError, UnsupportedDeviceError, ArgumentError.";
 
 constexpr const char *kCommitDoc =
-    "Appends ids to the state in causal mode. Returns float32 logits [1, vocab_size] (\"last\"), [n, vocab_size]\n"
+    "Appends ids to the state under the spec's mask. Returns float32 logits [1, vocab_size] (\"last\"), [n, "
+    "vocab_size]\n"
     "(\"all\") or None (\"none\"); padding and mask ids are not removed. rollback: keep what truncate() needs to "
     "return to\n"
     "any of these rows (at most 128). Raises ArgumentError, ContextLengthError, OutOfMemoryError.";
@@ -232,7 +235,7 @@ constexpr const char *kPreviewDoc =
 
 constexpr const char *kGenerateDoc =
     "Commits ids and generates. options: mode (diffusion or ar; left out: the model's own), max_new_tokens, "
-    "block_length, threshold, steps, temperature, top_k, "
+    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, temperature, top_k, "
     "top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"
@@ -254,10 +257,9 @@ void register_state(py::module_ &m) {
         .def("restore", &restore, py::arg("state"),
              "Becomes a copy of another state of the same model. Raises ArgumentError, ContextLengthError.")
         .def("truncate", &truncate, py::arg("position"), kTruncateDoc)
-        .def(
-            "arrays", &arrays,
-            "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd]; logits\n"
-            "[vocab_size] of the last committed row, absent at position 0.");
+        .def("arrays", &arrays,
+             "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd] (of a\n"
+             "block mask: of finished blocks); logits [vocab_size] of the last committed row, absent at position 0.");
 }
 
 } // namespace

@@ -182,7 +182,7 @@ class TimedLayers {
         const py::gil_scoped_release released;
         state_.reserve(state_.position + rows);
         model_.scratch.reserve(rows);
-        Pass pass(model_, state_, mode, ids.data(), rows);
+        Pass pass(model_, state_, mode, ids.data(), rows, grid_of(model_.spec, state_.position));
         set_input(pass, layer, from);
         return seconds([&] { half(pass); });
     }

@@ -6,7 +6,19 @@ from collections.abc import Callable
 
 from ...errors import UnsupportedModelError
 from ..checkpoint import Checkpoint
-from . import clover, gemma3, llama, qwen2, qwen3, qwen3_5, qwen3_next
+from . import (
+    a2d,
+    clover,
+    fast_dllm,
+    gemma3,
+    llada2,
+    llama,
+    qwen2,
+    qwen3,
+    qwen3_5,
+    qwen3_next,
+    sdar,
+)
 from .base import ExpertStack, Model, Part, Piece, Tensor
 
 __all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
@@ -14,9 +26,14 @@ __all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
 Reader = Callable[[Checkpoint], Model]
 
 _MODEL_TYPES: dict[str, Reader] = {
+    "Fast_dLLM_Qwen": fast_dllm.read,
+    "a2d-llama": a2d.read_llama,
+    "a2d-qwen2": a2d.read_qwen2,
+    "a2d-qwen3": a2d.read_qwen3,
     "clover_moe": clover.read,
     "gemma3": gemma3.read,
     "gemma3_text": gemma3.read,
+    "llada2_moe": llada2.read,
     "llama": llama.read,
     "qwen2": qwen2.read,
     "qwen3": qwen3.read,
@@ -26,11 +43,18 @@ _MODEL_TYPES: dict[str, Reader] = {
     "qwen3_5_moe": qwen3_5.read_moe,
     "qwen3_5_moe_text": qwen3_5.read_moe,
     "qwen3_next": qwen3_next.read,
+    "sdar": sdar.read,
+    "sdar_moe": sdar.read_moe,
 }
 _ARCHITECTURES: dict[str, Reader] = {
+    "A2DLlamaLMHeadModel": a2d.read_llama,
+    "A2DQwen2LMHeadModel": a2d.read_qwen2,
+    "A2DQwen3LMHeadModel": a2d.read_qwen3,
     "CloverMoeModelLM": clover.read,
     "Gemma3ForCausalLM": gemma3.read,
     "Gemma3ForConditionalGeneration": gemma3.read,
+    "Fast_dLLM_QwenForCausalLM": fast_dllm.read,
+    "LLaDA2MoeModelLM": llada2.read,
     "LlamaForCausalLM": llama.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
@@ -40,6 +64,8 @@ _ARCHITECTURES: dict[str, Reader] = {
     "Qwen3_5MoeForCausalLM": qwen3_5.read_moe,
     "Qwen3_5MoeForConditionalGeneration": qwen3_5.read_moe,
     "Qwen3NextForCausalLM": qwen3_next.read,
+    "SDARForCausalLM": sdar.read,
+    "SDARMoeForCausalLM": sdar.read_moe,
 }
 
 

@@ -98,6 +98,14 @@ def map_swiglu(table: TensorTable, theirs: str, inner: int) -> tuple[Piece, Piec
     )
 
 
+def map_shared_expert(table: TensorTable, ours: str, theirs: str) -> None:
+    """``shared.*`` from ``{gate,up,down}_proj``."""
+    hidden, inner = table.spec["hidden_size"], table.spec["shared_intermediate"]
+    gate, up, down = map_swiglu(table, theirs, inner)
+    table.add(ours + "shared.gate_up", DENSE, (2 * inner, hidden), gate, up)
+    table.add(ours + "shared.down", DENSE, (hidden, inner), down)
+
+
 def map_experts(table: TensorTable, ours: str, theirs: str) -> None:
     """``experts`` from ``gate_up_proj`` and ``down_proj`` of all, or from those of each."""
     separate = f"{theirs}0.gate_proj.weight" in table.checkpoint.tensors

@@ -9,7 +9,7 @@ from ...quant.recipes import DENSE, FLOAT
 from ..checkpoint import Checkpoint
 from ..sources import PREVIEW
 from .base import Piece
-from .blocks import map_attention, map_dense, map_experts, map_swiglu
+from .blocks import map_attention, map_dense, map_experts, map_shared_expert
 from .table import TensorTable, find_prefix
 
 _PREFIXES = ("model.language_model.", "model.")
@@ -100,10 +100,8 @@ def _experts(table: TensorTable, ours: str, theirs: str) -> None:
     hidden, shared = table.spec["hidden_size"], table.spec["shared_intermediate"]
     table.vector(ours + "router", theirs + "gate.weight", table.spec["num_experts"], hidden)
     if shared:
-        gate, up, down = map_swiglu(table, theirs + "shared_expert.", shared)
         table.vector(ours + "shared_gate", theirs + "shared_expert_gate.weight", 1, hidden)
-        table.add(ours + "shared.gate_up", DENSE, (2 * shared, hidden), gate, up)
-        table.add(ours + "shared.down", DENSE, (hidden, shared), down)
+        map_shared_expert(table, ours, theirs + "shared_expert.")
     map_experts(table, ours, theirs + "experts.")
 
 

@@ -13,6 +13,7 @@ from ..checkpoint import Checkpoint
 from ..sources import FLOAT_DTYPES
 from .base import ExpertStack, Piece, Tensor
 
+EMBEDDING = "embed_tokens.weight"
 _NAMED = 8  # names listed in an error before "and n more"
 
 
@@ -23,6 +24,7 @@ class TensorTable:
     checkpoint: Checkpoint
     spec: dict[str, Any]
     prefix: str  # of the checkpoint's names, all but the head's
+    embedding_name: str = EMBEDDING
     tensors: list[Tensor | ExpertStack] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
@@ -53,7 +55,7 @@ class TensorTable:
 
     def embedding(self) -> None:
         shape = (self.spec["vocab_size"], self.spec["hidden_size"])
-        self.add("embed", EMBED, shape, self.expect(f"{self.prefix}embed_tokens.weight", shape))
+        self.add("embed", EMBED, shape, self.expect(self.prefix + self.embedding_name, shape))
 
     def head(self) -> None:
         """The final norm and the projection onto the vocabulary, if it has weights of its own."""
@@ -95,13 +97,13 @@ class TensorTable:
             )
 
 
-def find_prefix(checkpoint: Checkpoint, prefixes: Sequence[str]) -> str:
+def find_prefix(checkpoint: Checkpoint, prefixes: Sequence[str], embedding: str = EMBEDDING) -> str:
     """The first of ``prefixes`` under which there is an embedding; else CheckpointError."""
     for prefix in prefixes:
-        if f"{prefix}embed_tokens.weight" in checkpoint.tensors:
+        if prefix + embedding in checkpoint.tensors:
             return prefix
-    looked = " or ".join(f"{prefix}embed_tokens.weight" for prefix in prefixes)
-    raise CheckpointError(str(checkpoint.path), "embed_tokens.weight", f"is missing: no {looked}")
+    looked = " or ".join(prefix + embedding for prefix in prefixes)
+    raise CheckpointError(str(checkpoint.path), embedding, f"is missing: no {looked}")
 
 
 def _squeezed(shape: Shape) -> Shape:

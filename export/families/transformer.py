@@ -1,7 +1,8 @@
-"""Plain autoregressive transformers: what Llama, Qwen2, Qwen3 and their like have in common.
+"""Plain transformers: what Llama, Qwen2, Qwen3 and their like have in common.
 
-Causal attention with grouped keys and plain RMSNorms, then a SwiGLU or sparse experts. Families say
-in a ``Trunk`` where they differ; keys and tensor names are those of Hugging Face's classes.
+Attention with grouped keys, causal unless the family denoises blocks, and plain RMSNorms, then a
+SwiGLU or sparse experts. Families say in a ``Trunk`` where they differ; keys and tensor names are
+those of Hugging Face's classes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..fields import Fields
 from ..rope import rope_fields
 from ..vocabulary import generation_defaults, valid_vocab
 from .base import Model
+from .block_diffusion import BlockFamily, block_fields
 from .blocks import (
     MAX_LAYERS,
     expert_fields,
@@ -42,14 +44,19 @@ class Trunk:
     experts: bool = False
 
 
-def read_trunk(checkpoint: Checkpoint, trunk: Trunk) -> Model:
-    """Spec, decode defaults and tensor table of a checkpoint of that family; no weight is read."""
+def read_trunk(checkpoint: Checkpoint, trunk: Trunk, blocks: BlockFamily | None = None) -> Model:
+    """Spec, decode defaults and tensor table of a checkpoint of that family; no weight is read.
+
+    With ``blocks`` the trunk denoises blocks, otherwise it is autoregressive.
+    """
     config = Fields(checkpoint.config_path, checkpoint.config)
     _refuse_unserved(config, trunk)
     spec = _spec(config, trunk)
     warnings: list[str] = []
     spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
-    generation = generation_defaults(checkpoint, config, spec, warnings)
+    if blocks:
+        spec |= block_fields(checkpoint, config, spec, blocks)
+    generation = generation_defaults(checkpoint, config, spec, warnings, blocks)
     table = _map_tensors(checkpoint, spec, trunk.family)
     return Model(trunk.family, spec, generation, table.tensors, warnings=warnings + table.warnings)
 

@@ -30,12 +30,18 @@ class _Assembler:
     """The core's callback: one generation's events, in order."""
 
     def __init__(
-        self, codec: TextCodec, config: GenerationConfig, mask: int, emit: Emit | None
+        self,
+        codec: TextCodec,
+        config: GenerationConfig,
+        mask: int,
+        first_width: int,
+        emit: Emit | None,
     ) -> None:
         self._codec = codec
         self._mask = mask
         drafts = emit is not None and config.mode == "diffusion"
         self._width = config.block_length if drafts else 0  # 0: no drafts
+        self._first_width = first_width
         self._emit = emit or (lambda _: True)
         self.detokenizer = Detokenizer(codec, config.stop)
 
@@ -55,9 +61,9 @@ class _Assembler:
         """Announces a block in which nothing is drafted yet."""
         if not self._width:
             return True
-        ids = (self._mask,) * self._width
-        pieces = ("",) * self._width
-        return self._emit(DraftEvent(block, 0, ("masked",) * self._width, pieces, ids))
+        width = self._width if block else self._first_width
+        ids, pieces = (self._mask,) * width, ("",) * width
+        return self._emit(DraftEvent(block, 0, ("masked",) * width, pieces, ids))
 
     def _draft(self, event: dict[str, Any]) -> DraftEvent:
         ids, states = [], []
@@ -78,10 +84,15 @@ def run(
     max_new_tokens: int,
     capacity: int,
     mask: int,
+    absolute: bool,
     emit: Emit | None,
 ) -> GenerationResult:
-    """One generation in this thread. `emit` sees every event but the last, DoneEvent."""
-    assembler = _Assembler(codec, config, mask, emit)
+    """One generation in this thread. `emit` sees every event but the last, DoneEvent.
+
+    `absolute`: blocks count from the start of the prompt, whose tail is in the first one.
+    """
+    tail = len(prompt) % config.block_length if absolute else 0
+    assembler = _Assembler(codec, config, mask, config.block_length - tail, emit)
     started = time.perf_counter()
     state = core.new_state(capacity)
     assembler.start(0)

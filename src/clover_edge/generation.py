@@ -21,6 +21,7 @@ class GenerationOptions(TypedDict, total=False):
     block_length: int | None
     threshold: float | None
     steps: int | None
+    edit_threshold: float | None
     temperature: float | None
     top_k: int | None
     top_p: float | None
@@ -44,6 +45,10 @@ class GenerationConfig:
     block_length: int = 32  # positions denoised together, at most the model's block_size
     threshold: float = 0.9  # accept a position above this probability; 1.0: one a forward
     steps: int = 0  # previews a block may take; 0: as many as it needs
+    edit_threshold: float | None = None  # replace accepted tokens above it; None: never
+    max_post_steps: int = 16  # previews that a block which is edited may take behind its last mask
+    fixed_schedule: bool = False  # steps share out the whole block; False: what is masked
+    sub_block: int = 0  # positions of a block finished before those behind them; 0: all at once
     temperature: float = 0.0  # 0: greedy
     top_k: int = 0  # sample among the k likeliest; 0: all
     top_p: float = 1.0  # sample among the likeliest that sum to p
@@ -78,13 +83,16 @@ class GenerationConfig:
 
     def core_options(self, max_new_tokens: int) -> dict[str, Any]:
         """The options dictionary of `_core.Model.generate`."""
-        coreset = {} if self.coreset_size is None else {"coreset": self.coreset_size}
+        given = {"coreset": self.coreset_size, "edit_threshold": self.edit_threshold}
         return {
             "mode": self.mode,
             "max_new_tokens": max_new_tokens,
             "block_length": self.block_length,
             "threshold": self.threshold,
             "steps": self.steps,
+            "fixed_schedule": self.fixed_schedule,
+            "max_post_steps": self.max_post_steps,
+            "sub_block": self.sub_block,
             "temperature": self.temperature,
             "top_k": self.top_k,
             "top_p": self.top_p,
@@ -94,7 +102,7 @@ class GenerationConfig:
             "frequency_penalty": self.frequency_penalty,
             "repetition_penalty": self.repetition_penalty,
             "commit_last": False,
-            **coreset,
+            **{name: value for name, value in given.items() if value is not None},
         }
 
 
@@ -167,7 +175,16 @@ class DoneEvent:
 Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
 
 
-DENOISING = ("block_length", "threshold", "steps", "coreset_size")
+DENOISING = (
+    "block_length",
+    "threshold",
+    "steps",
+    "edit_threshold",
+    "max_post_steps",
+    "fixed_schedule",
+    "sub_block",
+    "coreset_size",
+)
 
 
 def is_autoregressive(spec: Mapping[str, Any]) -> bool:
@@ -208,9 +225,11 @@ _INTEGERS = {
     "steps": (0, 2**31 - 1),
     "top_k": (0, 2**31 - 1),
     "seed": (0, 2**63 - 1),
+    "max_post_steps": (0, 2**31 - 1),
 }
 _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
+    "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "temperature": (lambda v: v >= 0, "a number from 0 up"),
     "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
@@ -236,8 +255,15 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         if number is None or not accepts(number):
             raise ArgumentError(f"{name}: {value!r} is not {wanted}")
         return number
+    if name == "fixed_schedule":
+        if type(value) is not bool:
+            raise ArgumentError(f"fixed_schedule: {value!r} is neither True nor False")
+        return value
     if name == "block_length":
-        low, high = 1, spec["block_size"]
+        blocks = spec.get("mask", "causal") == "block"  # which fixes their width
+        low, high = spec["block_size"] if blocks else 1, spec["block_size"]
+    elif name == "sub_block":
+        low, high = 0, spec["block_size"]
     elif name == "coreset_size":
         low, high = 0, spec.get("num_experts", 0)
     else:

@@ -216,6 +216,7 @@ class Model:
                 max_new_tokens=new_tokens,
                 capacity=capacity,
                 mask=self.spec.get("mask_token_id", NO_MASK),
+                absolute=self.spec.get("block_origin") == "absolute",
                 emit=emit,
             )
 

@@ -192,7 +192,7 @@ def test_spec_misses_a_field(folder: Folder, field: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("router", "sigmoid"), ("mask", "block"), ("logit_shift", 1), ("preview_decay", True)],
+    [("router", "hash"), ("mask", "full"), ("logit_shift", 2), ("preview_decay", True)],
 )
 def test_spec_asks_for_what_is_not_served(folder: Folder, field: str, value: Any) -> None:
     folder.edit(lambda ours: ours["spec"].update({field: value}))

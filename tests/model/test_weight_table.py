@@ -250,10 +250,13 @@ def test_a_spec_without_a_field(file: TinyFile, field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("router", "sigmoid"),
-        ("mask", "block"),
-        ("block_origin", "absolute"),
-        ("logit_shift", 1),
+        ("router", "hash"),
+        ("router_bias", True),  # of a softmax
+        ("mask", "full"),
+        ("mask", "block"),  # of DeltaNet layers
+        ("block_origin", "absolute"),  # of a causal mask
+        ("block_origin", "somewhere"),
+        ("logit_shift", 2),
         ("preview_decay", True),
         ("layer_types", ["deltanet", "mamba", "deltanet"]),
         ("ffn_types", ["experts", "experts", "linear"]),

@@ -170,5 +170,10 @@ def _feed_forward(parts: dict[str, Array]) -> dict[str, Array]:
         named["shared_expert.gate_proj.weight"] = gate
         named["shared_expert.up_proj.weight"] = up
         named["shared_expert.down_proj.weight"] = parts["shared.down"]
-        named["shared_expert_gate.weight"] = parts["shared_gate"]
+    for ours, theirs in (
+        ("shared_gate", "shared_expert_gate.weight"),
+        ("router_bias", "gate.expert_bias"),
+    ):
+        if ours in parts:
+            named[theirs] = parts[ours]
     return {f"mlp.{name}": value for name, value in named.items()}

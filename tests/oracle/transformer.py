@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from oracle.clover import AttentionState, Linear, State, linear
 from oracle.equations import Array, attend, rmsnorm, rotate, route, silu, softmax
@@ -35,7 +35,8 @@ class Transformer:
         self.head_dim = config.get("head_dim") or (
             config["hidden_size"] // config["num_attention_heads"]
         )
-        self.inv_freq, self.rope_factor = frequencies(config, self.head_dim)
+        rotary = int(self.head_dim * config.get("partial_rotary_factor", 1.0))
+        self.inv_freq, self.rope_factor = frequencies(config, rotary)
 
     def with_keys(self, **keys: Any) -> Transformer:
         """The same weights under a configuration that differs in the named keys."""
@@ -66,6 +67,16 @@ class Transformer:
         logits = self._project(head, self._norm(x, "norm.weight"))
         return logits, State(state.position + len(logits), tuple(layers), logits[-1])
 
+    def visible(self, n: int, p: int) -> NDArray[np.bool_]:
+        """[n, p + n]: what the rows of a pass see."""
+        return np.tri(n, p + n, k=p, dtype=bool)
+
+    def weights_of_experts(self, name: str, x: Array) -> Array:
+        """[n, E], nothing where an expert is not chosen."""
+        probabilities = softmax(self._project(name + "gate.weight", x))
+        c = self.config
+        return route(probabilities, c["num_experts_per_tok"], c["norm_topk_prob"])
+
     def _norm(self, x: Array, name: str) -> Array:
         return rmsnorm(x, self.w[name], self.config["rms_norm_eps"])
 
@@ -89,7 +100,7 @@ class Transformer:
         q = self._heads(name + "q", x, at)
         k = np.concatenate([past.k, self._heads(name + "k", x, at)])
         v = np.concatenate([past.v, self._heads(name + "v", x, None)])
-        o = attend(q, k, v, np.tri(n, p + n, k=p, dtype=bool))
+        o = attend(q, k, v, self.visible(n, p))
         return self._project(name + "o_proj.weight", o.reshape(n, -1)), AttentionState(k, v)
 
     def _swiglu(self, name: str, x: Array) -> Array:
@@ -98,9 +109,9 @@ class Transformer:
 
     def _experts(self, name: str, x: Array) -> Array:
         c = self.config
-        probabilities = softmax(self._project(name + "gate.weight", x))
-        weights = route(probabilities, c["num_experts_per_tok"], c["norm_topk_prob"])
-        y = np.zeros_like(x)
+        weights = self.weights_of_experts(name, x)
+        shared = name + "shared_expert."  # not gated
+        y = self._swiglu(shared, x) if shared + "down_proj.weight" in self.w else np.zeros_like(x)
         for e in range(c["num_experts"]):
             rows = np.flatnonzero(weights[:, e])
             if not len(rows):

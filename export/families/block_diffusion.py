@@ -1,0 +1,57 @@
+"""What families of block diffusion under a block mask share: their spec fields and defaults.
+
+A row sees its whole block and everything before it, in previews and commits alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..checkpoint import Checkpoint
+from ..fields import Fields
+from ..vocabulary import generation_fields, mask_token_id
+
+MAX_BLOCK = 1024  # rows of a pass over a block
+
+
+@dataclass(frozen=True)
+class BlockFamily:
+    """What a family says where the checkpoint is silent."""
+
+    block_size: int
+    block_keys: tuple[str, ...] = ("block_size", "block_length")  # the first that is there counts
+    block_origin: str = "absolute"
+    logit_shift: int = 0
+    mask_tokens: tuple[str, ...] = ()  # names that the tokenizer may have for the mask token
+    stop_tokens: tuple[str, ...] = ()  # names of tokens that end a text
+    decode: Mapping[str, Any] = field(default_factory=dict)  # generation defaults
+
+
+def block_fields(
+    checkpoint: Checkpoint, config: Fields, spec: Mapping[str, Any], family: BlockFamily
+) -> dict[str, Any]:
+    """The spec's fields of block diffusion.
+
+    The block's width is the configuration's, else the generation configuration's, else the
+    family's. Raises CheckpointError for a width or mask id that is missing or out of its domain.
+    """
+    return {
+        "preview": True,
+        "block_size": _block_size(checkpoint, config, family, spec["max_positions"]),
+        "mask": "block",
+        "block_origin": family.block_origin,
+        "logit_shift": family.logit_shift,
+        "mask_token_id": mask_token_id(
+            checkpoint, config, spec["vocab_size"], names=family.mask_tokens
+        ),
+    }
+
+
+def _block_size(checkpoint: Checkpoint, config: Fields, family: BlockFamily, context: int) -> int:
+    for fields in (config, generation_fields(checkpoint)):
+        for key in family.block_keys:
+            if fields.get(key) is not None:
+                return fields.integer(key, high=min(MAX_BLOCK, context))
+    return family.block_size

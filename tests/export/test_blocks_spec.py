@@ -1,0 +1,197 @@
+"""Block-diffusion families: configuration to spec, ids, decode defaults, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_blocks import FAMILIES, special_ids
+
+from clover_edge.errors import CheckpointError, UnsupportedModelError
+from clover_edge.export import Checkpoint, export_checkpoint
+from clover_edge.export.families import read_model
+from clover_edge.generation import GenerationConfig
+
+
+@pytest.fixture
+def folder(tiny_blocks: Any, tmp_path: Path) -> Callable[..., Path]:
+    def copy(family: str, file: str = "config.json", **keys: Any) -> Path:
+        """A copy of a checkpoint, a file of its changed; None drops a key."""
+        if not (tmp_path / "in").exists():
+            shutil.copytree(tiny_blocks(family).folder, tmp_path / "in")
+        path = tmp_path / "in" / file
+        config = {**json.loads(path.read_text()), **keys}
+        path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+        return tmp_path / "in"
+
+    return copy
+
+
+def model_of(folder: Path) -> Any:
+    with Checkpoint(folder) as checkpoint:
+        return read_model(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("family", "width", "origin", "shift", "threshold"),
+    [
+        ("llada2", 8, "absolute", 0, 0.95),
+        ("sdar", 4, "absolute", 0, 0.9),
+        ("sdar_moe", 4, "absolute", 0, 0.9),
+        ("fast_dllm", 16, "absolute", 1, 0.9),
+        ("a2d", 8, "prompt_end", 0, 1.0),
+    ],
+)
+def test_families(
+    tiny_blocks: Any, family: str, width: int, origin: str, shift: int, threshold: float
+) -> None:
+    checkpoint = tiny_blocks(family)
+    model, ids = model_of(checkpoint.folder), special_ids(checkpoint.config)
+    spec = model.spec
+    assert (spec["mask"], spec["block_origin"], spec["logit_shift"]) == ("block", origin, shift)
+    assert (spec["preview"], spec["block_size"]) == (True, width)
+    assert spec["mask_token_id"] == ids[FAMILIES[family][3]] == spec["valid_vocab"] - 1
+    assert model.generation["eos_token_id"] == [ids["<|endoftext|>"], ids["<|im_end|>"]]
+    assert model.generation["threshold"] == threshold
+    assert model.generation["temperature"] == 0.0
+    assert model.generation.get("sub_block") == (8 if family == "fast_dllm" else None)
+    assert not model.warnings
+
+
+@pytest.mark.parametrize("key", ["model_type", "architectures"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_either_name_will_do(folder: Callable[..., Path], family: str, key: str) -> None:
+    assert model_of(folder(family, **{key: None})).family == family
+
+
+def test_llada2_router(tiny_blocks: Any) -> None:
+    spec = model_of(tiny_blocks("llada2").folder).spec
+    assert spec["ffn_types"] == ["dense", "experts", "experts"]
+    names = ("router", "router_bias", "n_group", "topk_group", "routed_scaling_factor")
+    assert [spec[name] for name in names] == ["sigmoid", True, 4, 2, 2.5]
+    assert (spec["norm_topk"], spec["shared_gate"], spec["shared_intermediate"]) == (
+        True,
+        False,
+        32,
+    )
+    assert spec["rotary_dim"] * 2 == spec["head_dim"]
+
+
+def test_llada2_shared_experts_count_as_one(folder: Callable[..., Path]) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"shared_experts\.gate_proj\.weight: shape \[32, 64\]"
+    ):
+        model_of(folder("llada2", num_shared_experts=2))
+
+
+@pytest.mark.parametrize(
+    ("family", "keys", "error", "said"),
+    [
+        (
+            "llada2",
+            {"score_function": "softmax"},
+            UnsupportedModelError,
+            "score_function: 'softmax'",
+        ),
+        ("llada2", {"use_qkv_bias": True}, UnsupportedModelError, "use_qkv_bias"),
+        ("llada2", {"use_qk_norm": False}, UnsupportedModelError, "use_qk_norm"),
+        ("llada2", {"delete_token_id": 3}, UnsupportedModelError, "delete_token_id: 3"),
+        ("llada2", {"rope_scaling": {"type": "ntk"}}, UnsupportedModelError, "rope_type 'ntk'"),
+        ("llada2", {"n_group": 5}, CheckpointError, "n_group: 16 experts"),
+        ("llada2", {"n_group": 16}, CheckpointError, "n_group: 16 experts"),
+        ("llada2", {"n_group": 8, "topk_group": 1}, CheckpointError, "topk_group: 1 groups of 2"),
+        ("llada2", {"routed_scaling_factor": 0}, CheckpointError, "routed_scaling_factor"),
+        ("llada2", {"first_k_dense_replace": 9}, CheckpointError, "first_k_dense_replace"),
+        ("sdar", {"use_sliding_window": True}, UnsupportedModelError, "use_sliding_window: True"),
+        ("sdar", {"hidden_act": "gelu"}, UnsupportedModelError, "hidden_act"),
+        ("sdar", {"block_size": 0}, CheckpointError, "block_size: 0"),
+        ("sdar", {"block_size": 4000}, CheckpointError, "block_size: 4000"),
+        ("sdar", {"mask_token_id": 320}, CheckpointError, "mask_token_id: 320"),
+        ("fast_dllm", {"bd_size": "32"}, CheckpointError, "bd_size: '32'"),
+    ],
+)
+def test_refused(
+    folder: Callable[..., Path],
+    family: str,
+    keys: dict[str, Any],
+    error: type[Exception],
+    said: str,
+) -> None:
+    with pytest.raises(error, match=r"config\.json: " + said):
+        model_of(folder(family, **keys))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mask_id_from_the_tokenizer(folder: Callable[..., Path], family: str) -> None:
+    """Where no configuration names it; without the tokenizer nothing does."""
+    path = folder(family, mask_token_id=None)
+    spec = model_of(path).spec
+    assert spec["mask_token_id"] == spec["valid_vocab"] - 1
+    (path / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match="mask_token_id: is missing"):
+        model_of(path)
+
+
+def test_unknown_families_hear_of_the_known(folder: Callable[..., Path]) -> None:
+    path = folder("sdar", model_type="sdar_next", architectures=["SDARNext"])
+    with pytest.raises(UnsupportedModelError, match=r"sdar_next.*llada2_moe.*sdar_moe"):
+        model_of(path)
+
+
+def test_decode_defaults(folder: Callable[..., Path]) -> None:
+    """Those of the checkpoint, then of the family, then neutral ones; the caller's come last."""
+    keys = {"threshold": 0.5, "edit_threshold": 0.2, "steps": 3, "eos_token_id": None}
+    path = folder("llada2", "generation_config.json", **keys)
+    model = model_of(path)
+    ids = special_ids(json.loads((path / "config.json").read_text()))
+    assert model.generation["eos_token_id"] == [ids["<|endoftext|>"]]  # the family's, by name
+    names = ("threshold", "edit_threshold", "steps", "max_post_steps", "fixed_schedule")
+    assert [model.generation[name] for name in names] == [0.5, 0.2, 3, 16, True]
+    config = GenerationConfig.resolve("x", model.spec, model.generation, threshold=0.7, steps=0)
+    assert (config.threshold, config.edit_threshold, config.steps) == (0.7, 0.2, 0)
+    core = config.core_options(10)
+    assert (core["edit_threshold"], core["max_post_steps"], core["block_length"]) == (0.2, 16, 8)
+    plain = GenerationConfig.resolve("x", model.spec, {}).core_options(10)
+    assert "edit_threshold" not in plain
+
+
+@pytest.mark.parametrize("key", ["edit_threshold", "threshold", "max_post_steps", "sub_block"])
+def test_defaults_out_of_their_domain(folder: Callable[..., Path], key: str) -> None:
+    path = folder("llada2", "generation_config.json", **{key: -1})
+    with pytest.raises(CheckpointError, match=rf"generation_config\.json: {key}: -1"):
+        model_of(path)
+
+
+def test_a_width_that_the_mask_does_not_have(folder: Callable[..., Path]) -> None:
+    path = folder("sdar", "generation_config.json", block_length=2)
+    with pytest.raises(CheckpointError, match="block_length: 2 is not an integer from 4 to 4"):
+        model_of(path)
+
+
+def test_a2d_without_a_width_warns(folder: Callable[..., Path]) -> None:
+    model = model_of(folder("a2d", block_size=None))
+    assert model.spec["block_size"] == 32
+    assert any("block_size" in line and "MDLM" in line for line in model.warnings)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_text_in_text_out(tiny_blocks: Any, tmp_path: Path, family: str) -> None:
+    """Through the face: drafts as wide as what is open, and the same text as ids."""
+    import clover_edge
+
+    export_checkpoint(tiny_blocks(family).folder, tmp_path / "out", recipe="int8")
+    with clover_edge.load(tmp_path / "out", threads=1) as model:
+        events = list(model.stream("the cat and the", max_new_tokens=12))
+        done = events[-1].result
+        again = model.generate("the cat and the", max_new_tokens=12)
+        assert done.text == again.text
+        assert done.token_ids == again.token_ids and 0 < len(done.token_ids) <= 12
+        widths: dict[int, set[int]] = {}
+        for event in events:
+            if isinstance(event, clover_edge.DraftEvent):
+                widths.setdefault(event.block, set()).add(len(event.states))
+        assert all(len(found) == 1 for found in widths.values()), widths

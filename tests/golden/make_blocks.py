@@ -1,0 +1,176 @@
+"""Makes ``blocks.npz``: what `transformers` computes for tiny block-diffusion models.
+
+    python tests/golden/make_blocks.py        # needs the `judge` extra: torch, transformers
+
+SDAR and A2D are Qwen3, SDAR-MoE Qwen3-MoE and Fast-dLLM v2 Qwen2, each under a block mask; LLaDA2's
+layers are those of GLM-4-MoE: half of a head rotates, q and k are normed, the router is a sigmoid
+with a bias and groups, the first layer is dense, the shared expert has no gate. For every case the
+file keeps logits of some rows in float32, a whole greedy generation (``oracle/blocks.py``'s loop
+over the judge, nothing cached) and a checksum of the weights, which are drawn again from the seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "blocks.npz"
+LENGTH, ROWS = 48, (0, 1, 7, 23, 30, 47)  # tokens, and those whose logits are kept
+MARGIN = 1e-4  # least distance of a decision to another one
+# family, arguments of make_blocks, options of the generation
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "llada2": ("llada2", {}, {"threshold": 0.6}),
+    "llada2, editing": ("llada2", {}, {"threshold": 0.3, "edit_threshold": 0.7}),
+    "llada2, editing to the limit": ("llada2", {}, {"threshold": 0.3, "edit_threshold": 0.3}),
+    "llada2, editing cut short": (
+        "llada2",
+        {},
+        {"threshold": 0.0, "edit_threshold": 0.0, "max_post_steps": 2},
+    ),
+    "llada2, plain weights": (
+        "llada2",
+        {"norm_topk_prob": False, "topk_group": 4, "first_k_dense_replace": 2},
+        {"threshold": 0.6},
+    ),
+    "sdar": ("sdar", {}, {"threshold": 0.6}),
+    "sdar, schedule": ("sdar", {"block_size": 8}, {"threshold": 0.8, "steps": 3}),
+    "sdar_moe": ("sdar_moe", {}, {"threshold": 0.3}),
+    "fast_dllm": ("fast_dllm", {}, {"threshold": 0.4, "sub_block": 4}),
+    "a2d": ("a2d", {}, {"threshold": 1.0, "absolute": False}),
+}
+PROMPT = 19  # tokens; no block ends there
+SEEDS = {case: 2 if case == "a2d" else 1 for case in CASES}
+
+
+def tensors_of(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """(tensors under the oracle's names, parsed ``config.json``) of a case."""
+    from tiny_blocks import make_blocks
+
+    family = CASES[case][0]
+    with tempfile.TemporaryDirectory() as folder:
+        tensors = make_blocks(folder, family, **arguments(case))
+        return tensors, json.loads((Path(folder) / "config.json").read_text())
+
+
+def arguments(case: str) -> dict[str, Any]:
+    """Of ``make_blocks``."""
+    return {"seed": SEEDS[case], "dtype": "f32", **CASES[case][1]}
+
+
+def options_of(case: str, config: dict[str, Any]) -> Any:
+    from oracle.blocks import BlockOptions
+    from tiny_blocks import special_ids
+
+    ids = special_ids(config)
+    width = config.get("bd_size") or config["block_size"]
+    asked = {"shift": int(CASES[case][0] == "fast_dllm"), **CASES[case][2]}
+    return BlockOptions(
+        max_new_tokens=3 * width,
+        mask=config["mask_token_id"],
+        valid_vocab=max(ids.values()) + 1,
+        width=width,
+        **asked,
+    )
+
+
+def checksum(tensors: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = np.ascontiguousarray(tensors[name], dtype="<f4")
+        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
+    return digest.hexdigest()
+
+
+def token_ids() -> list[int]:
+    return [int(i) for i in np.random.default_rng(5).integers(0, 256, LENGTH)]
+
+
+def transformers_judge(
+    tensors: dict[str, np.ndarray], config: dict[str, Any]
+) -> Callable[[Sequence[int], int], np.ndarray]:
+    """Ids and the blocks' origin to logits [n, V] in float32, by the class for the trunk."""
+    import torch
+    from oracle.blocks import block_mask
+
+    model = _model(config).to(torch.float32).eval()
+    state = {
+        _name(name) if name.startswith("lm_head") else "model." + _name(name): torch.from_numpy(v)
+        for name, v in tensors.items()
+    }
+    missing, surplus = model.load_state_dict(state, strict=False)
+    assert (list(missing), list(surplus)) == ([], []), (missing, surplus)
+    width = config.get("bd_size") or config["block_size"]
+
+    def logits(ids: Sequence[int], origin: int = 0) -> np.ndarray:
+        visible = torch.from_numpy(block_mask(len(ids), width, origin))
+        mask = torch.where(visible, 0.0, torch.finfo(torch.float32).min)[None, None]
+        with torch.no_grad():
+            out = model(input_ids=torch.tensor([list(ids)]), attention_mask=mask, use_cache=False)
+        found: np.ndarray = out.logits[0].numpy()
+        return found
+
+    return logits
+
+
+def _model(config: dict[str, Any]) -> Any:
+    import transformers
+
+    names = {
+        "sdar": "Qwen3ForCausalLM",
+        "sdar_moe": "Qwen3MoeForCausalLM",
+        "a2d-qwen3": "Qwen3ForCausalLM",
+        "Fast_dLLM_Qwen": "Qwen2ForCausalLM",
+        "llada2_moe": "Glm4MoeForCausalLM",
+    }
+    kind = getattr(transformers, names[config["model_type"]])
+    keys = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
+    if config["model_type"] == "llada2_moe":
+        rope = {"rope_type": "default", "rope_theta": keys.pop("rope_theta")}
+        rope["partial_rotary_factor"] = keys.pop("partial_rotary_factor")
+        keys |= {"rope_parameters": rope, "n_routed_experts": keys.pop("num_experts")}
+        keys["n_shared_experts"] = keys.pop("num_shared_experts")
+    return kind(kind.config_class(**keys, attn_implementation="eager"))
+
+
+def _name(name: str) -> str:
+    """GLM-4-MoE's words; the others' names are the oracle's."""
+    name = name.replace("mlp.shared_expert.", "mlp.shared_experts.")
+    return name.replace("gate.expert_bias", "gate.e_score_correction_bias")
+
+
+def main() -> None:
+    import torch
+    import transformers
+    from oracle.blocks import generate_blocks
+
+    made: dict[str, Any] = {}
+    for case in CASES:
+        tensors, config = tensors_of(case)
+        judge = transformers_judge(tensors, config)
+        made[f"{case}: logits"] = judge(token_ids(), 0)[list(ROWS)]
+        text = generate_blocks(judge, token_ids()[:PROMPT], options_of(case, config))
+        different = len(set(text.ids))
+        print(
+            f"{case}: {len(text.ids)} ids, {different} different, {len(text.changed)} steps, "
+            f"{text.edits} edits, margin {text.margin:.1e}"
+        )
+        assert text.margin > MARGIN, f"{case}: a decision is too close to call; change its seed"
+        made[f"{case}: ids"] = text.ids
+        made[f"{case}: changed"] = json.dumps(text.changed)
+        made[f"{case}: checksum"] = checksum(tensors)
+    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
+    np.savez_compressed(GOLDEN, **made)
+    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parent))
+    main()
