@@ -145,16 +145,21 @@ def llada2_names(tensors: dict[str, Array]) -> dict[str, Array]:
             parts = [tensors[f"{stem}self_attn.{p}_proj.weight"] for p in ("q", "k", "v")]
             out[stem + "attention.query_key_value.weight"] = np.concatenate(parts)
         elif not name.endswith(("self_attn.k_proj.weight", "self_attn.v_proj.weight")):
-            for old, new in (
-                ("embed_tokens", "word_embeddings"),
-                ("self_attn.o_proj", "attention.dense"),
-                ("self_attn.q_norm", "attention.query_layernorm"),
-                ("self_attn.k_norm", "attention.key_layernorm"),
-                ("shared_expert.", "shared_experts."),
-            ):
-                name = name.replace(old, new)
-            out[name] = value
+            out[llada2_name(name)] = value
     return out
+
+
+def llada2_name(name: str) -> str:
+    """The release's word for a tensor that it does not fuse."""
+    for old, new in (
+        ("embed_tokens", "word_embeddings"),
+        ("self_attn.o_proj", "attention.dense"),
+        ("self_attn.q_norm", "attention.query_layernorm"),
+        ("self_attn.k_norm", "attention.key_layernorm"),
+        ("shared_expert.", "shared_experts."),
+    ):
+        name = name.replace(old, new)
+    return name
 
 
 def _write_side_files(folder: Path, config: dict[str, Any], generation: dict[str, Any]) -> None:

@@ -149,8 +149,9 @@ void Decoder::close_block(std::vector<int> tokens) {
 }
 
 void Decoder::commit(const std::vector<int> &tokens) {
+    const int64_t rows = m_.counters.rows;
     m_.commit(state_, tokens, Logits::none, false, nullptr, tick_);
-    result_.counters.commits++;
+    result_.counters.commits += m_.counters.rows != rows; // the last preview may have done it
 }
 
 void Decoder::notify(const Event &event) {

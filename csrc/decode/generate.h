@@ -53,7 +53,8 @@ using Listener = std::function<bool(const Event &)>;
 
 // Passes, rows, experts and bytes of the generated blocks; the prefill counts apart.
 struct DecodeCounters {
-    int64_t blocks = 0, denoise_steps = 0, commits = 0, prefill_passes = 0;
+    int64_t blocks = 0, denoise_steps = 0, prefill_passes = 0;
+    int64_t commits = 0; // that took a pass of their own
     Counters work;
     double prefill_seconds = 0;
     double first_block_seconds = 0; // from the call to the first block's text

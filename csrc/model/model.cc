@@ -50,18 +50,28 @@ int chunk_rows(const Spec &s, const BlockGrid &grid, int64_t at, int64_t end) {
     return int(std::min(end, last > at ? last : grid.end(at)) - at);
 }
 
-// The state's position, last row and record behind a commit.
-void advance(Model &m, State &state, const Pass &pass, const BlockGrid &grid) {
+// The state behind a pass of ids [n] from `start` on, whose last row's output is `last`.
+void advance(const Spec &s, State &state, const BlockGrid &grid, int64_t start, const int *ids, int n,
+             const float *last) {
+    state.position = start + n;
+    state.open.clear();
+    state.previewed.clear();
+    if (s.block_mask())
+        state.open.assign(ids + std::max<int64_t>(0, grid.begin(state.position) - start), ids + n);
+    std::copy_n(last, s.hidden_size, state.hidden.data());
+}
+
+// One pass of a commit.
+void commit_rows(Model &m, State &state, const int *ids, int rows, const BlockGrid &grid) {
     const int64_t width = m.spec.hidden_size;
     const float *h = m.scratch.h.data();
-    state.position = pass.start + pass.rows;
-    state.open.clear();
-    if (m.spec.block_mask())
-        state.open.assign(pass.ids + std::max<int64_t>(0, grid.begin(state.position) - pass.start),
-                          pass.ids + pass.rows);
-    std::copy_n(h + (pass.rows - 1) * width, width, state.hidden.data());
+    Pass pass(m, state, Mode::commit, ids, rows, grid);
+    state.broken = true;
+    forward(pass);
+    advance(m.spec, state, grid, pass.start, ids, rows, h + (rows - 1) * width);
     if (state.rollback.rows)
-        std::copy_n(h, pass.rows * width, state.rollback.hidden.data() + width);
+        std::copy_n(h, rows * width, state.rollback.hidden.data() + width);
+    state.broken = false;
 }
 
 void require_whole(const State &state) {
@@ -131,6 +141,10 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     const BlockGrid grid = grid_of(spec, end);
     std::vector<int> all = state.open;
     all.insert(all.end(), ids.begin(), ids.end());
+    if (want == Logits::none && state.previewed == all) { // a preview has computed all of it
+        advance(spec, state, grid, start, all.data(), int(all.size()), state.previewed_hidden.data());
+        return;
+    }
     int again = int(state.open.size()); // rows that the caller has seen before
     scratch.reserve(int(std::min<int64_t>(end - start, std::max(kChunkRows, spec.block_mask() ? spec.block_size : 0))));
     state.reserve(end);
@@ -138,11 +152,7 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     for (int64_t at = start; at < end;) {
         tick();
         const int rows = chunk_rows(spec, grid, at, end);
-        Pass pass(*this, state, Mode::commit, all.data() + (at - start), rows, grid);
-        state.broken = true;
-        forward(pass);
-        advance(*this, state, pass, grid);
-        state.broken = false;
+        commit_rows(*this, state, all.data() + (at - start), rows, grid);
         at += rows;
         const int first = std::exchange(again, 0);
         if (want == Logits::none || (want == Logits::last && at < end))
@@ -177,7 +187,13 @@ void Model::preview(State &state, const std::vector<int> &ids, const PreviewOpti
     pass.coreset = options.coreset;
     if (options.width)
         pass.history_width = options.width;
+    state.previewed.clear();
     forward(pass);
+    if (!spec.block_mask() || options.coreset || pass.rows > spec.block_size)
+        return;
+    state.previewed = std::move(all);
+    std::copy_n(scratch.h.data() + int64_t(pass.rows - 1) * spec.hidden_size, spec.hidden_size,
+                state.previewed_hidden.data());
 }
 
 void Model::truncate(State &state, int64_t position) {

@@ -60,10 +60,10 @@ class Model {
 
     // The forward over `ids` under the spec's mask, stored in the state. Long inputs run in chunks of kChunkRows
     // rows; the result does not depend on how a sequence is split: a block that `ids` left open is computed anew with
-    // what follows. Only with blocks that count from the end of a commit the split says where they lie.
-    // Writes [n or 1, vocab_size] to `logits`. `rollback` lets truncate() return to any row of this commit; at most
-    // kChunkRows rows; UnsupportedModel with a block mask.
-    // A tick that throws leaves the state after the last whole chunk.
+    // what follows, and one that the last preview has computed costs no pass. Only with blocks that count from the end
+    // of a commit the split says where they lie. Writes [n or 1, vocab_size] to `logits`. `rollback` lets truncate()
+    // return to any row of this commit; at most kChunkRows rows; UnsupportedModel with a block mask. A tick that throws
+    // leaves the state after the last whole chunk.
     void commit(State &, const std::vector<int> &ids, Logits, bool rollback, float *logits, const Tick &tick);
 
     // One denoising pass over a block behind the state, which stays as it is. Leaves the last layer's

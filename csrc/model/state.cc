@@ -22,8 +22,8 @@ int64_t layers_of(const Spec &s, LayerKind kind) { return std::count(s.layers.be
 } // namespace
 
 State::State(const Spec &spec, int64_t capacity, KvFormat format)
-    : capacity(capacity), format(format), kv(spec.layers.size()), delta(spec.layers.size()), hidden(spec.hidden_size),
-      spec_(spec) {
+    : capacity(capacity), format(format), kv(spec.layers.size()), delta(spec.layers.size()),
+      previewed_hidden(spec.block_mask() ? spec.hidden_size : 0), hidden(spec.hidden_size), spec_(spec) {
     for (size_t i = 0; i < spec.layers.size(); i++) {
         if (spec.layers[i] != LayerKind::deltanet)
             continue;
@@ -36,6 +36,7 @@ State::State(const Spec &spec, int64_t capacity, KvFormat format)
 void State::reserve(int64_t rows) {
     if (rows <= reserved_)
         return;
+    previewed.clear(); // only committed rows move along
     const int64_t row = kv_row_bytes();
     const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
     const int64_t layers = layers_of(spec_, LayerKind::attention);
@@ -52,6 +53,7 @@ void State::reserve(int64_t rows) {
 void State::reset() {
     position = 0;
     open.clear();
+    previewed.clear();
     broken = false;
     for (DeltaState &d : delta) {
         d.S.clear();
@@ -75,6 +77,7 @@ void State::copy_from(const State &from) {
     hidden.assign(from.hidden.data(), from.hidden.size());
     position = from.position;
     open = from.open;
+    previewed.clear();
     broken = from.broken;
     drop_rollback();
 }
@@ -129,7 +132,8 @@ int64_t State::bytes() const {
 int64_t State::kv_row_bytes() const { return spec_.num_kv_heads * kv_bytes(format, spec_.head_dim); }
 
 int64_t State::bytes(const Spec &s, KvFormat format, int64_t rows) {
-    const int64_t floats = layers_of(s, LayerKind::deltanet) * delta_floats(s) + s.hidden_size;
+    const int64_t rows_kept = s.block_mask() ? 2 : 1;
+    const int64_t floats = layers_of(s, LayerKind::deltanet) * delta_floats(s) + rows_kept * s.hidden_size;
     return floats * int64_t(sizeof(float)) +
            layers_of(s, LayerKind::attention) * 2 * rows * s.num_kv_heads * kv_bytes(format, s.head_dim);
 }

@@ -309,3 +309,47 @@ def test_coreset_takes_the_place_of_groups(tiny_blocks: Open, core: Open, corese
     found = model.preview(model.new_state(64), block, coreset=coreset)
     assert relative_error(found, want) < 1e-4
     assert relative_error(found, checkpoint.oracle().logits(block)) > 1e-2
+
+
+def test_a_settled_block_costs_no_commit(core: Open) -> None:
+    """The step that found no mask and changed nothing has computed what the commit stores."""
+    model, asked = core("llada2"), {"max_new_tokens": 16, "threshold": 0.5, "commit_last": True}
+    plain, edited = model.new_state(64), model.new_state(64)
+    want = model.generate(plain, IDS[:16], asked)
+    found = model.generate(edited, IDS[:16], {**asked, "edit_threshold": 1.0})  # never above
+    assert found["ids"] == want["ids"]
+    assert (found["counters"]["commits"], want["counters"]["commits"]) == (0, 2)
+    assert found["counters"]["denoise_steps"] == want["counters"]["denoise_steps"] + 2
+    same(model, plain, edited)
+
+
+@pytest.mark.parametrize("between", ["nothing", "growth", "restore", "another block"])
+def test_a_commit_of_what_was_previewed(core: Open, between: str) -> None:
+    model = core("sdar")
+    ids = np.random.default_rng(4).integers(0, 250, 250).tolist()
+    state, other = model.new_state(1000), model.new_state(1000)
+    for each in (state, other):
+        model.commit(each, ids, logits="none")
+    rest = [1, 2]  # of the open block
+    first = model.preview(state, rest)
+    if between == "restore":
+        state.restore(other)
+    if between == "another block":
+        model.preview(state, [4, 5])
+    if between == "growth":
+        model.generate(state, rest, {"max_new_tokens": 300, "steps": 1})
+        model.generate(other, rest, {"max_new_tokens": 300, "steps": 1})
+    else:
+        rows = model.counters["rows"]
+        model.commit(state, rest, logits="none")
+        assert (model.counters["rows"] == rows) == (between == "nothing")
+        assert np.array_equal(model.commit(other, rest), first[-1:])
+    same(model, state, other)
+
+
+def test_counters(core: Open) -> None:
+    """One commit a block; every pass has the rows of what is open and of the block."""
+    model = core("sdar")
+    counters = model.generate(model.new_state(64), IDS[:6], {"max_new_tokens": 10})["counters"]
+    assert (counters["blocks"], counters["commits"]) == (3, 3)
+    assert counters["rows"] == 4 * counters["forward_passes"]
