@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from tiny_clover import Shapes, draw, tensor_shapes, tiny_config, to_bf16
+from tiny_clover import RELEASE_WIDTHS, Shapes, draw, tensor_shapes, tiny_config, to_bf16
 
 SHARDS = 16
 _POOL = 1 << 20  # large tensors repeat this many random values: drawing a billion takes longer
@@ -32,20 +32,10 @@ _SMALL = 1 << 18
 def config_of(gigabytes: float) -> dict[str, Any]:
     """Widths of the real model, and as many layers of 32 experts as the size asks for."""
     layer = 2 * (3 * 32 * 512 * 2048 + 8 * 2048 * 2048)
-    overrides = {
-        "head_dim": 256,
-        "num_attention_heads": 16,
-        "linear_key_head_dim": 128,
-        "linear_value_head_dim": 128,
-        "linear_num_key_heads": 16,
-        "linear_num_value_heads": 32,
-        "moe_intermediate_size": 512,
-        "shared_expert_intermediate_size": 512,
-    }
     vocab = 32768
     layers = max(1, ceil((gigabytes * 1e9 - 4 * vocab * 2048) / layer))
     return tiny_config(
-        hidden=2048, layers=layers, experts=32, top_k=8, vocab=vocab, overrides=overrides
+        hidden=2048, layers=layers, experts=32, top_k=8, vocab=vocab, overrides=RELEASE_WIDTHS
     )
 
 

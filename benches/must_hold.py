@@ -3,6 +3,7 @@
     python benches/must_hold.py foundation
     python benches/must_hold.py foundation --only kl --limit 100     # a quick look
     python benches/must_hold.py kernels --models DIR                 # keeps synthetic models there
+    python benches/must_hold.py quantisation --models DIR            # wheels of real models, there
 
 Exit code 1 if a row falls short, else 3 if one had to be skipped, else 0. The checks stand in
 benches/checks/, a module for each set of rows; every figure is measured by this run.
@@ -23,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from checks.row import Context, Row, Skipped
 
-SETS = ("foundation", "kernels")
+SETS = ("foundation", "kernels", "quantisation")
 
 
 def rows(context: Context, name: str, only: str | None) -> Iterable[Row]:
@@ -46,10 +47,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("set", choices=SETS)
     parser.add_argument("--only", metavar="WORD", help="only checks whose name contains WORD")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N prompts of a set")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="at most N prompts of a set, N texts"
+    )
     parser.add_argument("--no-install", action="store_true", help="without the fresh install")
     parser.add_argument("--checkpoint", type=Path, help="a demo checkpoint other than the bundled")
-    parser.add_argument("--models", type=Path, help="where synthetic models are made and kept")
+    parser.add_argument(
+        "--models",
+        type=Path,
+        help="where synthetic models are made and kept, downloaded wheels found",
+    )
     parser.add_argument("--no-full", action="store_true", help="without the model of full size")
     arguments = parser.parse_args()
     short = skipped = False

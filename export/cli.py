@@ -98,6 +98,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--threads", type=_count, default=0, metavar="N", help="default: as many as fit the machine"
     )
+    _add_details(parser)
+    return parser
+
+
+def _add_details(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--norm",
         choices=("auto", *NORMS),
@@ -113,9 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--preview-tensors", type=Path, metavar="FOLDER", help="where a GGUF lost Clover's own"
     )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="then measure quality against the checkpoint: quality.md, .json, .png in OUT",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, write nothing")
     parser.add_argument("--json", action="store_true", help="plan or report as JSON on stdout")
-    return parser
 
 
 def _help(base: str) -> str:
@@ -185,6 +194,34 @@ def _run(options: argparse.Namespace, recipe: Recipe) -> int:
     print(f"{options.out}: {plan.file_bytes:,} bytes in {seconds:.1f} s", file=sys.stderr)
     if options.json:
         _print_json(report.as_dict())
+    return _measure(options) if options.report else 0
+
+
+def _measure(options: argparse.Namespace) -> int:
+    """The quality report. What goes wrong here leaves a packed folder that is complete."""
+    from ..cli.progress import Bars
+    from ..evaluation import evaluate
+    from ..evaluation.reference import packed_to_float
+
+    try:
+        with (
+            Bars() as bars,
+            packed_to_float(
+                options.checkpoint,
+                bars.update,
+                norm=options.norm,
+                preview_tensors=options.preview_tensors,
+            ) as reference,
+        ):
+            found = evaluate(options.out, against=reference, progress=bars.update)
+        for path in found.write(options.out):
+            print(f"wrote {path}", file=sys.stderr)
+    except (CloverError, OSError, KeyboardInterrupt) as problem:
+        reason = str(problem) or "interrupted"
+        print(
+            f"clover-export: {options.out} is complete, without report: {reason}", file=sys.stderr
+        )
+        return 1
     return 0
 
 

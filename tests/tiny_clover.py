@@ -22,6 +22,17 @@ Shapes = dict[str, tuple[int, ...]]
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>")
 WORDS = ("the", " the", " and", "ing", " to", " in", " of", "tion", " that", " is", "er", " for")
 PADDING_ROWS = 32  # vocabulary rows behind the tokenizer's last id, as the real model has
+# Widths of Clover-35B-A3B that do not follow from its hidden size.
+RELEASE_WIDTHS: dict[str, Any] = {
+    "head_dim": 256,
+    "num_attention_heads": 16,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
+}
 CHAT_TEMPLATE = (
     "{%- for message in messages %}"
     "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"

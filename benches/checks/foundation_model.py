@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import evaluate
 from checks.row import Context, Row, at_least, at_most
+
+from clover_edge.evaluation.tasks import Score
 
 FLOAT = "f32"
 THRESHOLD = 0.9
@@ -32,14 +33,11 @@ def quality_in_float(context: Context) -> Iterator[Row]:
 
 def quality_when_packed(context: Context) -> Iterator[Row]:
     """int8 and int4 against float on the same prompts: KL of masked positions, exact match."""
-    examples = context.prompts("combinations")[:400]
     for recipe in ("int8", "int4"):
-        kl, rows = evaluate.divergence(
-            context.demo_model(FLOAT), context.demo_model(recipe), examples
-        )
-        yield at_most(
-            f"{recipe} against float: KL of {rows} masked positions", kl, KL[recipe], "{:.5f}"
-        )
+        found = context.evaluation(recipe).preview
+        assert found is not None
+        name = f"{recipe} against float: KL of {found['positions']} masked positions"
+        yield at_most(name, found["kl"], KL[recipe], "{:.5f}")
         packed = [context.score(recipe, name, threshold=THRESHOLD) for name in EXACT]
         plain = [context.score(FLOAT, name, threshold=THRESHOLD) for name in EXACT]
         row = at_most(
@@ -54,7 +52,7 @@ def quality_when_packed(context: Context) -> Iterator[Row]:
         yield replace(row, note=note)
 
 
-def _pooled(scores: list[evaluate.Score]) -> float:
+def _pooled(scores: list[Score]) -> float:
     return sum(score.exact * score.n for score in scores) / sum(score.n for score in scores)
 
 

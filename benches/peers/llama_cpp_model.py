@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,14 @@ EXTRA = "peers"
 _UBATCH = 512  # as llama-bench has it
 
 
+@cache
+def _silence() -> Any:
+    """A log that says nothing; llama.cpp calls it for as long as the process lives."""
+    import llama_cpp
+
+    return llama_cpp.llama_log_callback(lambda level, text, data: None)
+
+
 class Model:
     """A GGUF in memory and one sequence of at most `context` tokens. A context manager."""
 
@@ -27,8 +36,7 @@ class Model:
         with needs(EXTRA):
             import llama_cpp
         self._lib = lib = llama_cpp
-        self._quiet = lib.llama_log_callback(lambda level, text, data: None)
-        lib.llama_log_set(self._quiet, ctypes.c_void_p(0))
+        lib.llama_log_set(_silence(), ctypes.c_void_p(0))
         lib.llama_backend_init()
         options = lib.llama_model_default_params()
         options.use_extra_bufts, options.n_gpu_layers = repack, 0

@@ -34,12 +34,6 @@ class Example:
 
 # --- answers ---------------------------------------------------------------------------------
 
-_PARAMETER = r"<parameter=([a-z_]+)>\n([^\n]*)\n</parameter>\n"
-_CALL = rf"<tool_call>\n<function=([a-z_]+)>\n((?:{_PARAMETER})*)</function>\n</tool_call>"
-CALL_RE = re.compile(_CALL)
-PARAMETER_RE = re.compile(_PARAMETER)
-
-
 def format_answer(calls: list[Call]) -> str:
     """Write calls in the chat template's form; no calls give the fixed refusal."""
     if not calls:
@@ -51,28 +45,6 @@ def format_answer(calls: list[Call]) -> str:
             lines += [f"<parameter={key}>", value, "</parameter>"]
         blocks.append("\n".join([*lines, "</function>", "</tool_call>"]))
     return "\n".join(blocks)
-
-
-def parse_answer(text: str) -> list[Call] | None:
-    """Read an answer back: its calls, ``[]`` for the refusal, ``None`` when malformed."""
-    text = text.strip("\n")
-    if text == NO_TOOL:
-        return []
-    calls, position = [], 0
-    while True:
-        match = CALL_RE.match(text, position)
-        if match is None:
-            return None
-        pairs = PARAMETER_RE.findall(match[2])
-        if len({key for key, _ in pairs}) != len(pairs):
-            return None
-        calls.append({"name": match[1], "arguments": dict(pairs)})
-        position = match.end()
-        if position == len(text):
-            return calls
-        if text[position] != "\n":
-            return None
-        position += 1
 
 
 # --- templates -------------------------------------------------------------------------------

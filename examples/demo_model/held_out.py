@@ -1,6 +1,6 @@
 """Write and read the held-out sets of the demo model.
 
-Run as a script to rewrite ``held_out/*.jsonl``.  Training uses integer seeds; the sets come
+Run as a script to rewrite them.  Training uses integer seeds; the sets come
 from text seeds, and training drops any request that ``held_out_requests`` contains.
 """
 
@@ -27,7 +27,7 @@ from generate import (
 from held_out_wordings import SKELETONS
 from vocabulary import fill, is_open
 
-DIRECTORY = Path(__file__).parent / "held_out"
+DIRECTORY = Path(__file__).parents[2] / "src" / "clover_edge" / "corpora"
 NAMES = ("combinations", "wordings", "made_up")
 COMBINATIONS = 1200
 MADE_UP = 400

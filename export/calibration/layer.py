@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...quant.recipes import DENSE, EMBED, EXPERT, FLOAT, HEAD, Recipe
+from ...quant.recipes import CLASSES, EMBED, FLOAT, Recipe
 from ..checkpoint import Checkpoint
 from ..coding import Coding
 from ..families import ExpertStack, Model, Piece, Tensor
@@ -114,7 +114,7 @@ def _write_layer(
             tensors.append(item)
     bf16 = all(source.row_dtype(name) == np.uint16 for name in _matrices(tensors))
     wide = "bf16" if bf16 else "f32"
-    classes = {EXPERT: wide, DENSE: wide, EMBED: "f32", HEAD: wide, FLOAT: "f32"}
+    classes = dict.fromkeys(CLASSES, wide) | {EMBED: "f32", FLOAT: "f32"}
     alone = Model(model.family, _spec(spec, number, rows), {}, tensors)
     plan = make_plan(alone, Recipe("layer", classes), None, 0, SHARD_BYTES)
     write_weights(source, plan, Coding(), folder)
@@ -154,5 +154,5 @@ def _matrices(tensors: list[Tensor | ExpertStack]) -> Iterator[str]:
     for item in tensors:
         if isinstance(item, ExpertStack):
             yield from (piece.source for part in item.parts.values() for piece in part.pieces)
-        elif item.kind == DENSE:
+        elif item.kind not in (EMBED, FLOAT):
             yield from (piece.source for piece in item.pieces)

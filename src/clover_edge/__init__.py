@@ -30,6 +30,7 @@ from .errors import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .evaluation import Evaluation, evaluate
     from .generation import (
         Counters,
         DoneEvent,
@@ -50,6 +51,7 @@ __all__ = [
     "Counters",
     "DoneEvent",
     "DraftEvent",
+    "Evaluation",
     "ExportError",
     "GenerationConfig",
     "GenerationResult",
@@ -60,6 +62,7 @@ __all__ = [
     "UnsupportedDeviceError",
     "UnsupportedModelError",
     "__version__",
+    "evaluate",
     "generate",
     "load",
     "stream",
@@ -74,6 +77,8 @@ _LAZY = {
     "GenerationConfig": "generation",
     "GenerationResult": "generation",
     "TextEvent": "generation",
+    "Evaluation": "evaluation",
+    "evaluate": "evaluation",
 }
 _ModelArgument = Union["Model", str, Path, None]
 

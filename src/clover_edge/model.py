@@ -65,6 +65,16 @@ class Model:
         return self._folder.spec
 
     @property
+    def generation(self) -> Mapping[str, Any]:
+        """The checkpoint's decode defaults."""
+        return self._folder.generation
+
+    @property
+    def codec(self) -> TextCodec:
+        """The tokenizer."""
+        return self._codec
+
+    @property
     def core(self) -> CoreModel:
         """The compiled model; ArgumentError after close()."""
         if self._core is None:
@@ -86,7 +96,7 @@ class Model:
         do not fit the context.
         """
         start = self._prepare(prompt, options)
-        with self._exclusive():
+        with self.exclusive():
             return start(None)
 
     def stream(
@@ -102,11 +112,15 @@ class Model:
     def _stream(
         self, start: Callable[[Emit | None], GenerationResult]
     ) -> Generator[Event, None, None]:
-        with self._exclusive():
+        with self.exclusive():
             yield from run_in_thread(start)
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
+        """The model for this thread alone: generations of other threads wait.
+
+        ArgumentError when a stream of this thread is open.
+        """
         if not self._busy.acquire(blocking=False):
             if self._owner == threading.get_ident():  # waiting for itself would take forever
                 raise ArgumentError("model: a stream of it is still open in this thread")

@@ -35,6 +35,22 @@ class TextCodec:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
 
+    def measured(self, text: str) -> tuple[list[int], list[int]]:
+        """The ids of a whole text, special tokens added, and how many of its UTF-8 bytes each one
+        brings; the first of several tokens of one character brings it. Errors: encode()."""
+        check_unicode("text", text)
+        encoding = self.tokenizer.encode(text, add_special_tokens=True)
+        nbytes, read = [], 0
+        for _, end in encoding.offsets:
+            nbytes.append(len(text[read:end].encode()))
+            read = max(read, end)
+        return encoding.ids, nbytes
+
+    def tokens(self) -> dict[str, int]:
+        """Every token and its id, added ones included."""
+        tokens: dict[str, int] = self.tokenizer.get_vocab(with_added_tokens=True)
+        return tokens
+
     def decode(self, ids: Sequence[int]) -> str:
         """The whole text of `ids`, special tokens left out; ArgumentError on an unknown id."""
         size = self.tokenizer.get_vocab_size()

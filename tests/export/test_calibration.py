@@ -51,10 +51,10 @@ def test_texts_of_files(tmp_path: Path) -> None:
     [
         ("a.json", b"{}", "is a .txt or a .jsonl"),
         ("a.txt", b" \n", "holds no text"),
-        ("a.txt", b"\xff\xfe", "no UTF-8"),
-        ("a.jsonl", b'{"text": "x"}\n{"text"', "line 2: is no JSON"),
+        ("a.txt", b"\xff\xfe", "not UTF-8"),
+        ("a.jsonl", b'{"text": "x"}\n{"text"', "line 2: is not valid JSON"),
         ("a.jsonl", b'{"prompt": "x"}', 'line 1: has neither a "text"'),
-        ("a.jsonl", b"[" * 100_000, "line 1: is no JSON"),
+        ("a.jsonl", b"[" * 100_000, "line 1: is not valid JSON"),
         ("a.txt", None, "No such file"),
     ],
 )
@@ -112,18 +112,19 @@ def walk(core: Any, spec: Any, passages: list[Passage]) -> dict[tuple[int, str],
             seen.setdefault((mode, layer, f"{half}.{name}"), []).append(values)
 
     core.observe(observe)
-    width = spec["block_size"]
+    width = spec.get("block_size", 128)
     for passage in passages:
         state = core.new_state(LENGTH + width)
         for at in range(0, len(passage), width):
             ids, masked = passage.ids[at : at + width], passage.masked[at : at + width]
-            mode = "preview"
-            core.preview(state, np.where(masked, spec["mask_token_id"], ids), rows=[])
+            if spec.get("preview", True):
+                mode = "preview"
+                core.preview(state, np.where(masked, spec["mask_token_id"], ids), rows=[])
             mode = "commit"
             core.commit(state, ids, logits="none")
     core.observe(None)
     return {
-        (layer, name): np.concatenate([*arrays, *seen["preview", layer, name]])
+        (layer, name): np.concatenate([*arrays, *seen.get(("preview", layer, name), [])])
         for (which, layer, name), arrays in seen.items()
         if which == "commit"
     }
@@ -188,6 +189,29 @@ def check_experts(
                 continue
             prior = 16 * (all_.T @ all_) / len(all_)
             check(calibrator, name, expert, (mine.T @ mine + prior) / (len(mine) + 16), hessians)
+
+
+def test_models_without_previews(tiny_transformer: Any, tmp_path: Path) -> None:
+    """They only commit; a dense feed-forward has calibration, too."""
+    folder, packed = tiny_transformer("qwen2").folder, tmp_path / "f32"
+    export_checkpoint(folder, packed, recipe="f32")
+    described = read_folder(packed)
+    with Checkpoint(folder) as source:
+        passages = calibration_passages(source, described.spec, "gptq", None, 300)
+        calibrator = Calibrator(
+            source, read_model(source), described.spec, passages, hessians=True, threads=1
+        )
+        arrays = walk(open_core(described, threads=1), described.spec, passages)
+        for layer in range(described.spec["num_layers"]):
+            for matrix, read in {
+                "attn.in": "mixer.input",
+                "dense.gate_up": "feed_forward.input",
+                "dense.down": "feed_forward.dense_hidden",
+            }.items():
+                x = arrays[layer, read].astype(np.float64)
+                check(calibrator, f"layers.{layer}.{matrix}", None, x.T @ x / len(x), True)
+    report = export_checkpoint(folder, tmp_path / "out", method="gptq", calib_tokens=300)
+    assert report.coding.methods["rtn"] == 1 and report.coding.methods["gptq"] > 4
 
 
 def test_the_head_and_what_nothing_is_known_of(walked: Any) -> None:

@@ -7,24 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_clover import tensor_shapes, tiny_config
+from tiny_clover import RELEASE_WIDTHS, tensor_shapes, tiny_config
 
 from clover_edge.export.families import clover
 from clover_edge.export.plan import SHARD_BYTES, PlannedExperts, make_plan
 from clover_edge.export.recipe_file import find_recipe
 from clover_edge.export.report import plan_dict, plan_table
 from clover_edge.export.sources import TensorInfo
-
-WIDTHS = {
-    "num_attention_heads": 16,
-    "head_dim": 256,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128,
-    "moe_intermediate_size": 512,
-    "shared_expert_intermediate_size": 512,
-}
 
 
 class Headers:
@@ -34,7 +23,7 @@ class Headers:
 
     def __init__(self) -> None:
         self.config = tiny_config(
-            hidden=2048, layers=40, experts=256, top_k=8, vocab=248320, overrides=WIDTHS
+            hidden=2048, layers=40, experts=256, top_k=8, vocab=248320, overrides=RELEASE_WIDTHS
         )
         self.tensors = {
             name if name == "lm_head.weight" else f"model.{name}": TensorInfo(

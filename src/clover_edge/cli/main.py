@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import ArgumentError, CloverError, ContextLengthError
-from . import demo, devices, inspect, run
+from . import demo, devices, evaluate, inspect, run
 
-_COMMANDS = (demo, run, inspect, devices)
+_COMMANDS = (demo, run, evaluate, inspect, devices)
 
 
 def parser() -> argparse.ArgumentParser:
