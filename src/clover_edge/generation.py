@@ -22,6 +22,9 @@ class GenerationOptions(TypedDict, total=False):
     threshold: float | None
     steps: int | None
     edit_threshold: float | None
+    max_post_steps: int | None
+    fixed_schedule: bool | None
+    sub_block: int | None
     temperature: float | None
     top_k: int | None
     top_p: float | None
