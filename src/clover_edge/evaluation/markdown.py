@@ -62,7 +62,7 @@ def _mode(found: Evaluation, mode: str, facts: Facts) -> str:
     sides = _sides(found)
     rows = []
     if mode == "commit":
-        rows.append(["perplexity", *(f"{facts[side]['perplexity']:.4g}" for side in sides)])
+        rows.append(["perplexity", *(f"{facts[side]['perplexity']:.5g}" for side in sides)])
     bits = "bits per byte" if mode == "commit" else "NELBO, bits per byte"
     rows.append([bits, *(_figure(facts[side]["bits_per_byte"], ".4f") for side in sides)])
     table = _table(["", *_names(found)], rows)
