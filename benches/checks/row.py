@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # the oracle and the maker of tiny checkpoints
 
 CHATS = 400  # that calibrate the demo model
-TEXTS = 1200  # held-out chats that divergences are measured on; a few positions make most of them
+TEXTS = 600  # held-out chats that divergences are measured on; a few positions make most of them
 
 
 class Skipped(Exception):
