@@ -37,6 +37,21 @@ def feed_forward_kinds(config: Fields, layers: int) -> list[str]:
     return ["experts" if experts else "dense" for experts in sparse]
 
 
+def feed_forward_fields(
+    config: Fields, layers: int, sparse: bool, *, norm_topk: bool
+) -> dict[str, Any]:
+    """Spec fields of dense and sparse layers; no shared expert. ``norm_topk``: where the
+    configuration is silent."""
+    kinds = feed_forward_kinds(config, layers) if sparse else ["dense"] * layers
+    fields: dict[str, Any] = {"ffn_types": kinds}
+    if "dense" in kinds:
+        fields["dense_intermediate"] = config.integer("intermediate_size")
+    if "experts" in kinds:
+        fields |= expert_fields(config)
+        fields |= {"shared_intermediate": 0, "norm_topk": config.flag("norm_topk_prob", norm_topk)}
+    return fields
+
+
 def map_attention(table: TensorTable, ours: str, theirs: str) -> None:
     """``attn.*`` from ``self_attn.{q,k,v,o}_proj`` and ``{q,k}_norm``, as far as the spec has them.
 

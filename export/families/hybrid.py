@@ -13,7 +13,7 @@ from ..fields import Fields
 from ..rope import rope_fields
 from ..vocabulary import generation_defaults, mask_token_id, valid_vocab
 from .base import Model
-from .blocks import MAX_LAYERS, expert_fields, feed_forward_kinds
+from .blocks import MAX_LAYERS, feed_forward_fields
 from .hybrid_tensors import map_tensors
 
 _KINDS = {"linear_attention": "deltanet", "full_attention": "attention"}
@@ -117,14 +117,9 @@ def _layer_types(config: Fields) -> list[str]:
 
 
 def _feed_forward(config: Fields, layers: int, sparse: bool) -> dict[str, Any]:
-    kinds = feed_forward_kinds(config, layers) if sparse else ["dense"] * layers
-    fields: dict[str, Any] = {"ffn_types": kinds}
-    if "dense" in kinds:
-        fields["dense_intermediate"] = config.integer("intermediate_size")
-    if "experts" in kinds:
-        fields |= expert_fields(config)
+    fields = feed_forward_fields(config, layers, sparse, norm_topk=True)
+    if "experts" in fields["ffn_types"]:
         fields["shared_intermediate"] = _shared_intermediate(config)
-        fields["norm_topk"] = config.flag("norm_topk_prob", True)
     return fields
 
 

@@ -19,8 +19,7 @@ from .base import Model
 from .block_diffusion import BlockFamily, block_fields
 from .blocks import (
     MAX_LAYERS,
-    expert_fields,
-    feed_forward_kinds,
+    feed_forward_fields,
     map_attention,
     map_dense,
     map_experts,
@@ -94,7 +93,7 @@ def _spec(config: Fields, trunk: Trunk) -> dict[str, Any]:
         "attn_in_bias": bias if trunk.in_bias is None else trunk.in_bias,
         "attn_out_bias": bias if trunk.out_bias is None else trunk.out_bias,
         "attn_scale": head_dim**-0.5,
-        **_feed_forward(config, layers, trunk.experts),
+        **feed_forward_fields(config, layers, trunk.experts, norm_topk=False),
         "tie_embeddings": config.flag("tie_word_embeddings", False),
         "max_positions": config.integer("max_position_embeddings"),
         "preview": False,
@@ -114,17 +113,6 @@ def _layers(config: Fields) -> int:
                 f"{config.path}: layer_types: {kind!r} is not supported (only full_attention is)"
             )
     return count
-
-
-def _feed_forward(config: Fields, layers: int, sparse: bool) -> dict[str, Any]:
-    kinds = feed_forward_kinds(config, layers) if sparse else ["dense"] * layers
-    fields: dict[str, Any] = {"ffn_types": kinds}
-    if "dense" in kinds:
-        fields["dense_intermediate"] = config.integer("intermediate_size")
-    if "experts" in kinds:
-        fields |= expert_fields(config)
-        fields |= {"shared_intermediate": 0, "norm_topk": config.flag("norm_topk_prob", False)}
-    return fields
 
 
 def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], family: str) -> TensorTable:

@@ -6,6 +6,7 @@ where codes, scales and zeros lie; here they become floats, or codes of our sche
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from math import prod
 
@@ -21,7 +22,7 @@ Integers = NDArray[np.int16]
 _CHUNK = 1 << 20  # codes looked at together
 
 
-class Affine:
+class Affine(ABC):
     """A matrix ``[n, k]`` of ``bits``-bit codes, a scale and a zero point for ``group`` columns."""
 
     def __init__(self, name: str, info: TensorInfo, bits: int, group: int) -> None:
@@ -33,13 +34,13 @@ class Affine:
     def info(self) -> TensorInfo:
         return self._info
 
+    @abstractmethod
     def codes(self, start: int, stop: int) -> Bytes:
         """Codes ``[rows, k]``, from 0 to 2^bits - 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def groups(self, start: int, stop: int) -> tuple[Floats, Floats]:
         """Scales and zero points ``[rows, groups]``; a zero point that is no integer is NaN."""
-        raise NotImplementedError
 
     @property
     def column_groups(self) -> NDArray[np.int64] | None:

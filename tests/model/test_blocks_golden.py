@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from golden_files import golden_file, maker_of
 from oracle.blocks import BlockTransformer, generate_blocks
 from oracle.compare import relative_error
 
 from clover_edge import _core
 
-HERE = Path(__file__).parents[1] / "golden"
 TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 
 
-def _maker() -> ModuleType:
-    path = HERE / "make_blocks.py"
-    spec = importlib.util.spec_from_file_location("make_blocks", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MAKER = _maker()
+MAKER = maker_of("blocks")
 IDS = MAKER.token_ids()
 PROMPT = IDS[: MAKER.PROMPT]
 
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, np.ndarray]:
-    with np.load(HERE / "blocks.npz") as file:
-        return dict(file)
+    return golden_file("blocks")
 
 
 def source(make: Callable[..., Any], case: str) -> Any:

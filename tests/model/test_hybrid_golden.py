@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from golden_files import golden_file, maker_of
 from oracle.clover import Clover
 from oracle.compare import relative_error, rounded_activations
 from oracle.packed import read_packed
@@ -19,30 +18,18 @@ from tiny_hybrid import fused_inputs, make_hybrid
 from clover_edge import _core
 from clover_edge.export import export_checkpoint
 
-HERE = Path(__file__).parents[1] / "golden"
 TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 ISAS = _core.available_isas()
 
 
-def _maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "make_autoregressive", HERE / "make_autoregressive.py"
-    )
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MAKER = _maker()
+MAKER = maker_of("autoregressive")
 ROWS = list(MAKER.ROWS)
 CASES = [case for case in MAKER.CASES if case.startswith("qwen")]
 
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, np.ndarray]:
-    with np.load(HERE / "autoregressive.npz") as file:
-        return dict(file)
+    return golden_file("autoregressive")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,28 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden_files import golden_file, maker_of
 from oracle.clover import Clover
 from oracle.compare import relative_error
 
 from clover_edge import _core
 
-HERE = Path(__file__).parents[1] / "golden"
 TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_qwen35_moe", HERE / "make_qwen35_moe.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return maker_of("qwen35_moe")
 
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, np.ndarray]:
-    with np.load(HERE / "qwen35_moe_commit.npz") as file:
-        return dict(file)
+    return golden_file("qwen35_moe_commit")
 
 
 @pytest.fixture(scope="module")

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from golden_files import golden_file, maker_of
 from oracle.compare import relative_error
 from oracle.transformer import Transformer
 
 from clover_edge import _core
 
-HERE = Path(__file__).parents[1] / "golden"
 TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 
 
-def _maker() -> ModuleType:
-    path = HERE / "make_transformers.py"
-    spec = importlib.util.spec_from_file_location("make_transformers", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MAKER = _maker()
+MAKER = maker_of("transformers")
 
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, np.ndarray]:
-    with np.load(HERE / "transformers.npz") as file:
-        return dict(file)
+    return golden_file("transformers")
 
 
 def oracle_of(case: str, golden: dict[str, np.ndarray]) -> Transformer:
