@@ -42,7 +42,7 @@ void place_heads(Pass &p, int layer) {
     const int64_t width = s.attn_in_rows(), kv = s.kv_width(), part = kv_bytes(format, s.head_dim);
     const int half = s.rotary_dim / 2, hd = s.head_dim;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        float *q = m.scratch.proj.data() + r * width;
+        float *q = p.proj() + r * width;
         const float *v = q + width - kv;
         const float *cosine = p.angles(layer) + r * 2 * half, *sine = cosine + half;
         float *k = m.scratch.kv_row.data() + r * kv;
@@ -52,7 +52,7 @@ void place_heads(Pass &p, int layer) {
         norm_heads(m, v - kv, s.num_kv_heads, w.k_norm, k);
         rotate(q, s.num_heads, hd, cosine, sine, half);
         rotate(k, s.num_kv_heads, hd, cosine, sine, half);
-        const int64_t at = (p.start + r) * p.state.kv_row_bytes();
+        const int64_t at = (p.start + p.row0 + r) * p.state.kv_row_bytes();
         for (int h = 0; h < s.num_kv_heads; h++) {
             store_kv(format, k + h * hd, hd, cache.k.data() + at + h * part);
             store_kv(format, v + h * hd, hd, cache.v.data() + at + h * part);
@@ -67,19 +67,19 @@ void attend(Pass &p, int layer) {
     const Spec &s = m.spec;
     const KvCache &cache = p.state.kv[size_t(layer)];
     const int shared = s.num_heads / s.num_kv_heads, hd = s.head_dim;
-    const int stretches = int(p.spans.size());
+    const int stretches = int(p.spans().size());
     const int shares =
         std::min(shared, (m.pool.size() + stretches * s.num_kv_heads - 1) / (stretches * s.num_kv_heads));
     m.pool.run(int64_t(stretches) * s.num_kv_heads * shares, [&](int64_t item, int worker) {
         const int share = int(item % shares), stretch = int(item / shares % stretches);
         const int kv = int(item / shares / stretches);
-        const auto [row0, rows, seen] = p.spans[size_t(stretch)];
+        const auto [row0, rows, seen] = p.spans()[size_t(stretch)];
         const int head0 = shared * share / shares;
         AttentionHeads a{};
         a.rows = rows;
         a.heads = shared * (share + 1) / shares - head0;
         a.head_dim = hd;
-        a.q = m.scratch.proj.data() + row0 * int64_t(s.attn_in_rows()) + (kv * shared + head0) * hd;
+        a.q = p.proj() + row0 * int64_t(s.attn_in_rows()) + (kv * shared + head0) * hd;
         a.ldq = s.attn_in_rows();
         a.format = p.state.format;
         a.k = cache.k.data() + kv * kv_bytes(a.format, hd);
@@ -87,7 +87,7 @@ void attend(Pass &p, int layer) {
         a.ldkv = p.state.kv_row_bytes();
         a.past = int(p.start);
         a.causal = seen < 0;
-        a.first = row0;
+        a.first = p.row0 + row0;
         a.seen = seen;
         a.scale = s.attn_scale;
         a.window = s.window(layer);
@@ -104,7 +104,7 @@ void gate_heads(Pass &p, Forms forms) {
     const Spec &s = m.spec;
     const int width = s.q_width();
     m.pool.run(p.rows, [&](int64_t r, int) {
-        const float *gate = m.scratch.proj.data() + r * s.attn_in_rows() + width;
+        const float *gate = p.proj() + r * s.attn_in_rows() + width;
         if (s.attn_output_gate)
             m.kernels.sigmoid_mul(m.scratch.mixed.row(r), width, gate, width, 1, width);
         m.scratch.mixed.quantize(m.kernels, forms, r);
@@ -113,17 +113,21 @@ void gate_heads(Pass &p, Forms forms) {
 
 } // namespace
 
+void attention_inputs(Pass &p, int layer) {
+    const AttentionWeights &w = p.layer(layer).attn;
+    p.multiply({{w.in, p.model.scratch.x.activations(w.in, 0, p.rows), nullptr, p.rows, p.proj(), w.in.n}});
+    place_heads(p, layer);
+}
+
 void attention_layer(Pass &p, int layer) {
     Scratch &s = p.model.scratch;
     const AttentionWeights &w = p.layer(layer).attn;
     s.mixed.shape(p.model.spec.q_width());
-    p.multiply({{w.in, s.x.activations(w.in, 0, p.rows), nullptr, p.rows, s.proj.data(), w.in.n}});
-    place_heads(p, layer);
     attend(p, layer);
     gate_heads(p, form_of(w.out));
-    p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
+    p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, p.y(), w.out.n}});
     if (w.out_bias)
-        p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(s.y.data() + r * w.out.n, w.out_bias, w.out.n); });
+        p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(p.y() + r * w.out.n, w.out_bias, w.out.n); });
 }
 
 } // namespace clover

@@ -22,7 +22,7 @@ void dense_feed_forward(Pass &p, int layer) {
     s.inner.shape(w.down.k);
     p.multiply({{w.gate_up, s.x.activations(w.gate_up, 0, p.rows), nullptr, p.rows, s.gate_up.data(), w.gate_up.n}});
     p.model.pool.run(p.rows, [&](int64_t r, int) { gate_row(p.model, r, form_of(w.down)); });
-    p.multiply({{w.down, s.inner.activations(w.down, 0, p.rows), nullptr, p.rows, s.y.data(), w.down.n}});
+    p.multiply({{w.down, s.inner.activations(w.down, 0, p.rows), nullptr, p.rows, p.y(), w.down.n}});
 }
 
 } // namespace clover

@@ -14,20 +14,20 @@ void embed(Pass &p) {
     Model &m = p.model;
     const int64_t width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        float *h = m.scratch.h.data() + r * width;
-        m.kernels.dequantize_row(m.weights.embed, p.ids[r], h);
+        float *h = p.h() + r * width;
+        m.kernels.dequantize_row(m.weights.embed, p.ids[p.row0 + r], h);
         for (int64_t i = 0; m.spec.embed_scale != 1 && i < width; i++)
             h[i] *= m.spec.embed_scale;
-        std::fill_n(m.scratch.y.data() + r * width, width, 0.0f);
+        std::fill_n(p.y() + r * width, width, 0.0f);
     });
     m.counters.bytes_read += matrix_bytes(m.weights.embed) / m.spec.vocab_size * p.rows;
 }
 
-// out [n, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
+// out [total, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
 // would be off by 0.004.
 void rotary_angles(Pass &p, const std::vector<double> &inv_freq, double factor, float *out) {
     const size_t half = inv_freq.size();
-    for (int64_t r = 0; r < p.rows; r++) {
+    for (int64_t r = 0; r < p.total; r++) {
         float *row = out + r * int64_t(2 * half);
         for (size_t i = 0; i < half; i++) {
             const double angle = double(p.start + r) * inv_freq[i];
@@ -53,8 +53,7 @@ bool add_row(float *h, const float *y, int64_t n) {
 // h += y of the half before, `half` halves being done.
 void add_half(Pass &p, int64_t row, int half) {
     const int64_t width = p.model.spec.hidden_size;
-    Scratch &s = p.model.scratch;
-    if (add_row(s.h.data() + row * width, s.y.data() + row * width, width))
+    if (add_row(p.h() + row * width, p.y() + row * width, width))
         return;
     int none = -1;
     p.bad_half.compare_exchange_strong(none, half); // halves run one after the other: the first one stays
@@ -66,7 +65,7 @@ void next_input(Pass &p, int half, const float *norm, Forms forms) {
     const int width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
         add_half(p, r, half);
-        m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
+        m.kernels.rmsnorm(p.h() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
                           m.scratch.x.row(r), width);
         m.scratch.x.quantize(m.kernels, forms, r);
     });
@@ -79,7 +78,7 @@ void norm_output(Pass &p, const float *norm) {
     Model &m = p.model;
     const int width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        float *y = m.scratch.y.data() + r * width;
+        float *y = p.y() + r * width;
         m.kernels.rmsnorm(y, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, y, width);
     });
 }
@@ -91,7 +90,7 @@ void observe(const Pass &p, int layer, Half half) {
 
 void finish(Pass &p) {
     const int halves = 2 * int(p.model.spec.layers.size());
-    p.model.pool.run(p.rows, [&](int64_t r, int) { add_half(p, r, halves); });
+    p.each_chunk([&] { p.model.pool.run(p.rows, [&](int64_t r, int) { add_half(p, r, halves); }); });
     const int bad = p.bad_half.load();
     if (bad < 0)
         return;
@@ -101,25 +100,41 @@ void finish(Pass &p) {
     throw Error("layer " + std::to_string((bad - 1) / 2) + ": the " + part + "'s output is not finite");
 }
 
-// Who sees whom. A span is cut where the mask changes.
-std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
-    const bool blocks = p.model.spec.block_mask();
+// Who sees whom among the rows of a chunk. A span is cut where the mask changes.
+std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid, int row0, int chunk) {
+    const bool blocks = p.model.spec.sees_ahead();
     std::vector<Span> spans;
-    for (int row = 0; row < p.rows;) {
-        const int64_t block = blocks ? grid.end(p.start + row) - p.start : p.rows;
-        const int seen = int(std::min<int64_t>(block, p.rows)), rows = std::min(kAttentionRows, seen - row);
-        spans.push_back({row, rows, !blocks && p.mode == Mode::commit ? -1 : seen});
+    for (int row = row0; row < row0 + chunk;) {
+        const int64_t block = blocks ? grid.end(p.start + row) : p.end;
+        const int seen = int(std::min(block, p.end) - p.start);
+        const int rows = std::min({kAttentionRows, seen - row, row0 + chunk - row});
+        spans.push_back({row - row0, rows, !blocks && p.mode == Mode::commit ? -1 : seen});
         row += rows;
     }
     return spans;
 }
 
+// A pass under a full mask may be as long as a text: its rows share products with no more of them than those of a
+// commit do. Who looks on wants to see a pass whole.
+std::vector<Chunk> chunks_of(const Pass &p, const BlockGrid &grid) {
+    const bool whole = !p.model.spec.full_mask() || p.model.observer;
+    const int most = whole ? p.total : Model::kChunkRows;
+    std::vector<Chunk> chunks;
+    for (int row = 0; row < p.total; row += most) {
+        const int rows = std::min(most, p.total - row);
+        chunks.push_back({row, rows, spans_of(p, grid, row, rows)});
+    }
+    return chunks;
+}
+
 } // namespace
 
-Pass::Pass(Model &model, State &state, Mode mode, const int *ids, int rows, const BlockGrid &grid)
-    : model(model), state(state), mode(mode), ids(ids), rows(rows), start(state.position - int64_t(state.open.size())),
-      history_width(rows) {
-    spans = spans_of(*this, grid);
+Pass::Pass(Model &model, State &state, Mode mode, const int *ids, int rows, const BlockGrid &grid, int64_t skipped,
+           int64_t behind)
+    : model(model), state(state), mode(mode), ids(ids), total(rows), start(state.settled() + skipped),
+      end(start + rows + behind), history_width(rows) {
+    chunks = chunks_of(*this, grid);
+    take(chunks[0]);
 }
 
 DeltaRecord *Pass::record(int i) const {
@@ -129,13 +144,18 @@ DeltaRecord *Pass::record(int i) const {
 
 const float *Pass::angles(int layer) const {
     const bool local = !model.local_inv_freq.empty() && model.spec.window(layer);
-    return model.scratch.rope.data() + (local ? int64_t(rows) * model.spec.rotary_dim : 0);
+    return model.scratch.rope.data() + (row0 + int64_t(local ? total : 0)) * model.spec.rotary_dim;
 }
 
 void Pass::multiply(const std::vector<Product> &products) {
     for (const Product &product : products)
         model.counters.bytes_read += matrix_bytes(product.w);
     clover::multiply(model.kernels, model.pool, products);
+}
+
+void mixer_inputs(Pass &p, int layer) {
+    if (p.layer(layer).kind == LayerKind::attention)
+        attention_inputs(p, layer);
 }
 
 void mixer(Pass &p, int layer) {
@@ -149,22 +169,27 @@ void feed_forward(Pass &p, int layer) {
 }
 
 void forward(Pass &p) {
-    embed(p);
+    p.each_chunk([&] { embed(p); });
     float *rope = p.model.scratch.rope.data();
     rotary_angles(p, p.model.inv_freq, p.model.spec.rope_attention_factor, rope);
-    rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.rows) * p.model.spec.rotary_dim);
+    rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.total) * p.model.spec.rotary_dim);
     const int layers = int(p.model.spec.layers.size());
     for (int i = 0; i < layers; i++) {
         const LayerWeights &w = p.layer(i);
-        next_input(p, 2 * i, w.norm1, mixer_forms(w));
-        mixer(p, i);
-        observe(p, i, Half::mixer);
-        next_input(p, 2 * i + 1, w.norm2, feed_forward_forms(w));
-        feed_forward(p, i);
-        observe(p, i, Half::feed_forward);
+        p.each_chunk([&] {
+            next_input(p, 2 * i, w.norm1, mixer_forms(w));
+            mixer_inputs(p, i);
+        });
+        p.each_chunk([&] {
+            mixer(p, i);
+            observe(p, i, Half::mixer);
+            next_input(p, 2 * i + 1, w.norm2, feed_forward_forms(w));
+            feed_forward(p, i);
+            observe(p, i, Half::feed_forward);
+        });
     }
     finish(p);
-    p.model.counters.rows += p.rows;
+    p.model.counters.rows += p.total;
 }
 
 } // namespace clover

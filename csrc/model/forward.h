@@ -16,22 +16,46 @@ struct Span {
     int row0, rows, seen;
 };
 
+// Rows [row0, row0 + rows) of a pass, which go through the products together; its spans' rows count from row0.
+struct Chunk {
+    int row0, rows;
+    std::vector<Span> spans;
+};
+
 struct Pass {
     Model &model;
     State &state; // a preview uses the rows of its caches behind the committed ones as working space
     Mode mode;
     const int *ids;
-    int rows;                      // n
+    int total;                     // rows of the pass
     int64_t start;                 // position of the first row
-    std::vector<Span> spans;       // of attention
+    int64_t end;                   // position behind the last row that others may see
+    std::vector<Chunk> chunks;     // one, but under a full mask, whose passes may be long
+    int row0 = 0, rows = 0;        // the chunk at hand, n rows
     int coreset = 0;               // preview: experts that the block may use; 0: all
     double history_width = 0;      // preview: rows that the history's logit counts
     std::atomic<int> bad_half{-1}; // first half layer (2 layer + half) whose output is not finite
 
     // A pass behind the state; over the ids of its open block, too, if it has one. `grid` counts where the mask has
-    // blocks.
-    Pass(Model &, State &, Mode, const int *ids, int rows, const BlockGrid &grid);
+    // blocks. Without the first `skipped` rows, and in front of `behind` rows, whose keys and values are there.
+    Pass(Model &, State &, Mode, const int *ids, int rows, const BlockGrid &grid, int64_t skipped = 0,
+         int64_t behind = 0);
 
+    // Calls body() with one chunk after the other at hand.
+    template <class Body> void each_chunk(Body &&body) {
+        for (at_ = 0; at_ < chunks.size(); at_++) {
+            take(chunks[at_]);
+            body();
+        }
+        at_ = 0;
+        take(chunks[0]);
+    }
+    const std::vector<Span> &spans() const { return chunks[at_].spans; }
+
+    // Rows of the chunk at hand in what scratch keeps of the whole pass.
+    float *h() const { return model.scratch.h.data() + row0 * int64_t(model.spec.hidden_size); }
+    float *y() const { return model.scratch.y.data() + row0 * int64_t(model.spec.hidden_size); }
+    float *proj() const { return model.scratch.proj.data() + row0 * int64_t(model.spec.attn_in_rows()); }
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
     // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].
     const float *angles(int layer) const;
@@ -39,16 +63,29 @@ struct Pass {
     DeltaRecord *record(int i) const;
     // Products with dense matrices, counted.
     void multiply(const std::vector<Product> &);
+
+  private:
+    void take(const Chunk &chunk) {
+        row0 = chunk.row0;
+        rows = chunk.rows;
+    }
+
+    size_t at_ = 0;
 };
 
-// scratch.h [n, H] <- the residual stream behind the last layer. A commit writes the layers' states; the
+// scratch.h [total, H] <- the residual stream behind the last layer. A commit writes the layers' states; the
 // state's position, last row and record are the caller's to update. Throws Error naming the layer
 // whose output is not finite.
 void forward(Pass &);
 
-// The two halves of a layer. Each, and each of their kinds, reads scratch.x [n, H] and writes scratch.y [n, H].
+// What rows see of each other in a mixer: attention's keys and values, from scratch.x [n, H]. (DeltaNet's rows are one
+// chunk, whose mixer does it all.)
+void mixer_inputs(Pass &, int layer);
+
+// The two halves of a layer. Each, and each of their kinds, reads scratch.x [n, H] and writes y [n, H].
 void mixer(Pass &, int layer);
 void feed_forward(Pass &, int layer);
+void attention_inputs(Pass &, int layer);
 void attention_layer(Pass &, int layer);
 void delta_layer(Pass &, int layer);
 void sparse_experts(Pass &, int layer);

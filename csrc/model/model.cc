@@ -79,6 +79,11 @@ void require_whole(const State &state) {
         throw Error("an error ended a commit half way; restore a snapshot or truncate the state to 0");
 }
 
+// Rows of the largest chunk of a pass over `total` rows.
+int text_chunk(const Model &m, int64_t total) {
+    return int(m.observer ? total : std::min<int64_t>(total, Model::kChunkRows));
+}
+
 bool copy_weights(const std::vector<std::string> &files, const ModelOptions &options) {
     if (!options.mmap)
         require_memory("a copy of the weights (mmap=False)", file_bytes(files));
@@ -102,8 +107,10 @@ State Model::new_state(int64_t max_tokens) const {
     if (max_tokens < 1 || max_tokens > spec.max_positions)
         throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes 1 to " +
                                  std::to_string(spec.max_positions));
+    const int64_t working = spec.full_mask() ? scratch.bytes(text_chunk(*this, max_tokens), int(max_tokens))
+                                             : scratch.bytes(std::max(1, spec.block_size));
     require_memory("a state for " + std::to_string(max_tokens) + " tokens and its working memory",
-                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(std::max(1, spec.block_size)));
+                   State::bytes(spec, kv_format, max_tokens) + working);
     return State(spec, max_tokens, kv_format);
 }
 
@@ -121,6 +128,8 @@ void Model::check_coreset(int coreset) const {
     if (coreset != 0 && (coreset < spec.top_k || coreset > spec.num_experts))
         throw ArgumentError("coreset " + std::to_string(coreset) + " is neither 0 nor in [" +
                             std::to_string(spec.top_k) + ", " + std::to_string(spec.num_experts) + "]");
+    if (coreset && spec.full_mask())
+        throw UnsupportedModel("a coreset is not supported of mask \"full\"");
 }
 
 void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool rollback, float *logits,
@@ -135,8 +144,10 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
                                  " exceed the state's capacity of " + std::to_string(state.capacity));
     if (rollback && n > kChunkRows)
         throw ArgumentError("a commit with rollback takes at most " + std::to_string(kChunkRows) + " tokens");
-    if (rollback && spec.block_mask())
-        throw UnsupportedModel("a commit with rollback is not supported of mask \"block\"");
+    if (rollback && spec.sees_ahead())
+        throw UnsupportedModel("a commit with rollback is not supported of mask \"" + spec.mask + "\"");
+    if (spec.full_mask())
+        return commit_text(state, ids, want, logits, tick);
     const int64_t end = state.position + n, start = state.position - int64_t(state.open.size());
     const BlockGrid grid = grid_of(spec, end);
     std::vector<int> all = state.open;
@@ -163,6 +174,38 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     }
 }
 
+// A pass over positions [first, last) of `text`, all that the state will hold and see.
+void Model::run_text(State &state, const std::vector<int> &text, int64_t first, int64_t last) {
+    const int64_t n = int64_t(text.size()), rows = last - first;
+    if (first < 0 || rows < 1 || last > n)
+        throw ArgumentError("positions [" + std::to_string(first) + ", " + std::to_string(last) + ") are not some of " +
+                            std::to_string(n));
+    if (n > spec.max_positions)
+        throw ContextLengthError("a text and canvas of " + std::to_string(n) + " tokens: the model takes " +
+                                 std::to_string(spec.max_positions));
+    if (rows < n && state.cached != n)
+        throw ArgumentError("a pass over a part of " + std::to_string(n) +
+                            " positions: none over all of them was made");
+    scratch.reserve(text_chunk(*this, rows), int(rows));
+    state.reserve(n);
+    state.cached = 0; // should the pass end half way
+    Pass pass(*this, state, Mode::preview, text.data() + first, int(rows), grid_of(spec, 0), first, n - last);
+    forward(pass);
+    state.cached = n;
+}
+
+void Model::commit_text(State &state, const std::vector<int> &ids, Logits want, float *logits, const Tick &tick) {
+    std::vector<int> text = state.open;
+    text.insert(text.end(), ids.begin(), ids.end());
+    if (want != Logits::none) {
+        tick();
+        run_text(state, text, 0, int64_t(text.size()));
+        head_logits(*this, scratch.h.data(), wanted_rows(want, int(state.open.size()), int(text.size())), logits);
+    }
+    state.position = int64_t(text.size());
+    state.open = std::move(text);
+}
+
 void Model::require_preview() const {
     if (!spec.preview)
         throw UnsupportedModel("the model is autoregressive: it cannot denoise blocks");
@@ -173,14 +216,15 @@ void Model::preview(State &state, const std::vector<int> &ids, const PreviewOpti
     require_whole(state);
     check_ids(ids, true);
     check_coreset(options.coreset);
-    const int n = int(std::min<size_t>(ids.size(), size_t(kMaxBlock) + 1));
-    if (n < 1 || n > kMaxBlock)
-        throw ArgumentError("a block of " + std::to_string(ids.size()) + " tokens is outside [1, " +
-                            std::to_string(kMaxBlock) + "]");
+    const int64_t n = int64_t(ids.size()), most = spec.full_mask() ? spec.max_positions : kMaxBlock;
+    if (n < 1 || n > most)
+        throw ArgumentError("a block of " + std::to_string(n) + " tokens is outside [1, " + std::to_string(most) + "]");
     if (options.width < 0)
         throw ArgumentError("width " + std::to_string(options.width) + " is negative");
     std::vector<int> all = state.open;
     all.insert(all.end(), ids.begin(), ids.end());
+    if (spec.full_mask())
+        return run_text(state, all, options.first, options.last ? options.last : int64_t(all.size()));
     scratch.reserve(int(all.size()));
     state.reserve(state.position + n);
     Pass pass(*this, state, Mode::preview, all.data(), int(all.size()), grid_of(spec, state.position));
@@ -189,10 +233,10 @@ void Model::preview(State &state, const std::vector<int> &ids, const PreviewOpti
         pass.history_width = options.width;
     state.previewed.clear();
     forward(pass);
-    if (!spec.block_mask() || options.coreset || pass.rows > spec.block_size)
+    if (!spec.block_mask() || options.coreset || pass.total > spec.block_size)
         return;
     state.previewed = std::move(all);
-    std::copy_n(scratch.h.data() + int64_t(pass.rows - 1) * spec.hidden_size, spec.hidden_size,
+    std::copy_n(scratch.h.data() + int64_t(pass.total - 1) * spec.hidden_size, spec.hidden_size,
                 state.previewed_hidden.data());
 }
 
@@ -204,6 +248,11 @@ void Model::truncate(State &state, int64_t position) {
     require_whole(state);
     if (position == state.position)
         return;
+    if (spec.full_mask() && position > 0 && position < state.position) {
+        state.open.resize(size_t(position));
+        state.position = position;
+        return;
+    }
     Rollback &record = state.rollback;
     const int64_t keep = position - record.start;
     if (keep < 0 || keep > record.rows || record.rows == 0)
@@ -220,6 +269,8 @@ void Model::truncate(State &state, int64_t position) {
 
 void Model::last_logits(const State &state, float *logits) {
     require_whole(state);
+    if (spec.full_mask())
+        throw UnsupportedModel("under mask \"full\" the last row's logits depend on what follows it");
     head_logits(*this, state.hidden.data(), {0}, logits);
 }
 

@@ -117,10 +117,13 @@ void check_preview(const Spec &s) {
 }
 
 void check_supported(const Spec &s) {
-    if (s.mask != "causal" && s.mask != "block")
-        throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal and block are)");
-    if (s.block_mask() && (!s.preview || s.has(LayerKind::deltanet)))
-        throw UnsupportedModel("spec: mask \"block\" is not supported of autoregressive models or DeltaNet layers");
+    if (s.mask != "causal" && s.mask != "block" && s.mask != "full")
+        throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal, block and full are)");
+    if (s.sees_ahead() && (!s.preview || s.has(LayerKind::deltanet)))
+        throw UnsupportedModel("spec: mask \"" + s.mask +
+                               "\" is not supported of autoregressive models or DeltaNet layers");
+    if (s.full_mask() && (!s.windows.empty() || s.coreset_size))
+        throw UnsupportedModel("spec: windows and coreset_size are not supported of mask \"full\"");
     if (s.block_origin != "prompt_end" && !s.absolute_blocks())
         throw UnsupportedModel("spec: block_origin \"" + s.block_origin +
                                "\" is not supported (absolute and prompt_end are)");

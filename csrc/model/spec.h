@@ -74,7 +74,7 @@ struct Spec {
     int history_ref_rows = 32;       // rows at which the history's logit is history_bias itself
 
     // causal: commits are causal, a preview's rows see all of their block. block: rows of either see their block
-    // and all before it.
+    // and all before it. full: rows of either see the whole text, the masks behind it included.
     std::string mask = "causal";
     // Where blocks are counted from: absolute, position 0; prompt_end, the end of what is committed in one call.
     std::string block_origin = "prompt_end";
@@ -89,6 +89,8 @@ struct Spec {
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
     int window(int layer) const { return windows.empty() ? 0 : windows[size_t(layer)]; }
     bool block_mask() const { return mask == "block"; }
+    bool full_mask() const { return mask == "full"; }
+    bool sees_ahead() const { return mask != "causal"; } // outputs of rows depend on what follows
     bool absolute_blocks() const { return block_origin == "absolute"; }
     bool has(LayerKind kind) const;
     bool has(FeedForward kind) const;

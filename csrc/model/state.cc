@@ -36,7 +36,8 @@ State::State(const Spec &spec, int64_t capacity, KvFormat format)
 void State::reserve(int64_t rows) {
     if (rows <= reserved_)
         return;
-    previewed.clear(); // only committed rows move along
+    previewed.clear(); // only settled rows move along
+    cached = 0;
     const int64_t row = kv_row_bytes();
     const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
     const int64_t layers = layers_of(spec_, LayerKind::attention);
@@ -44,8 +45,8 @@ void State::reserve(int64_t rows) {
     for (size_t i = 0; i < kv.size(); i++) {
         if (spec_.layers[i] != LayerKind::attention)
             continue;
-        kv[i].k.grow(wanted * row, position * row);
-        kv[i].v.grow(wanted * row, position * row);
+        kv[i].k.grow(wanted * row, settled() * row);
+        kv[i].v.grow(wanted * row, settled() * row);
     }
     reserved_ = wanted;
 }
@@ -54,6 +55,7 @@ void State::reset() {
     position = 0;
     open.clear();
     previewed.clear();
+    cached = 0;
     broken = false;
     for (DeltaState &d : delta) {
         d.S.clear();
@@ -64,20 +66,21 @@ void State::reset() {
 }
 
 void State::copy_from(const State &from) {
-    const int64_t row = kv_row_bytes();
+    const int64_t bytes = from.settled() * kv_row_bytes();
     reserve(from.position);
     for (size_t i = 0; i < kv.size(); i++) {
         delta[i].S.assign(from.delta[i].S.data(), from.delta[i].S.size());
         delta[i].ring.assign(from.delta[i].ring.data(), from.delta[i].ring.size());
-        if (spec_.layers[i] != LayerKind::attention || from.position == 0)
+        if (spec_.layers[i] != LayerKind::attention || bytes == 0)
             continue;
-        std::copy_n(from.kv[i].k.data(), from.position * row, kv[i].k.data());
-        std::copy_n(from.kv[i].v.data(), from.position * row, kv[i].v.data());
+        std::copy_n(from.kv[i].k.data(), bytes, kv[i].k.data());
+        std::copy_n(from.kv[i].v.data(), bytes, kv[i].v.data());
     }
     hidden.assign(from.hidden.data(), from.hidden.size());
     position = from.position;
     open = from.open;
     previewed.clear();
+    cached = 0;
     broken = from.broken;
     drop_rollback();
 }

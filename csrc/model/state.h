@@ -45,7 +45,8 @@ class State {
 
     int64_t position = 0; // committed tokens
     // The last of them, where they end within a block of a block mask: their outputs depend on what will follow in
-    // the block, so passes that follow compute them again. Their keys and values are working space, too.
+    // the block, so passes that follow compute them again. Their keys and values are working space, too. Under a full
+    // mask they are all of them.
     std::vector<int> open;
     int64_t capacity; // most tokens that may be committed
     KvFormat format;  // of the caches
@@ -58,11 +59,16 @@ class State {
     // front) and [H] its last row's output. Its keys and values are what a commit of these ids would store.
     std::vector<int> previewed;
     Buffer<float> previewed_hidden;
+    // Under a full mask: rows of the last text and canvas, whose keys and values passes over a part of such a text may
+    // look at, as an approximation.
+    int64_t cached = 0;
     // [H] output of the last layer at the last committed row, meaningful where position > 0. The row's
     // logits follow from it; keeping it instead of them spares a pass over the head for every commit
     // whose logits nobody asks for.
     Buffer<float> hidden;
     Rollback rollback;
+
+    int64_t settled() const { return position - int64_t(open.size()); } // committed tokens whose keys are kept
 
     // Room for `rows` rows of keys and values, committed or not. Throws MemoryError.
     void reserve(int64_t rows);

@@ -105,7 +105,10 @@ Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const 
     Floats out({py::ssize_t(which.size()), py::ssize_t(model.spec.vocab_size)});
     float *data = out.mutable_data();
     const Lease lease(engine);
-    model.preview(sequence.state, block, {coreset.value_or(model.spec.coreset_size), width.value_or(0)});
+    PreviewOptions options;
+    options.coreset = coreset.value_or(model.spec.coreset_size);
+    options.width = width.value_or(0);
+    model.preview(sequence.state, block, options);
     const float *hidden = model.scratch.h.data() + int64_t(sequence.state.open.size()) * model.spec.hidden_size;
     if (!which.empty())
         head_logits(model, hidden, which, data);
@@ -169,8 +172,7 @@ py::dict copy_state(const State &state, const Spec &s) {
     for (size_t i = 0; i < s.layers.size(); i++) {
         const std::string prefix = "layers." + std::to_string(i) + ".";
         if (s.layers[i] == LayerKind::attention) {
-            const int64_t settled = state.position - int64_t(state.open.size());
-            const std::vector<py::ssize_t> shape = {py::ssize_t(settled), s.num_kv_heads, s.head_dim};
+            const std::vector<py::ssize_t> shape = {py::ssize_t(state.settled()), s.num_kv_heads, s.head_dim};
             out[py::str(prefix + "k")] = copy_rows(state, state.kv[i].k, shape);
             out[py::str(prefix + "v")] = copy_rows(state, state.kv[i].v, shape);
         } else {
@@ -187,11 +189,12 @@ py::dict arrays(const Sequence &sequence) {
     float *data = logits.mutable_data();
     py::dict out;
     const Lease lease(*sequence.engine); // held while copying: another thread may want to move the state on
-    if (sequence.state.position > 0)
+    const bool known = sequence.state.position > 0 && !model.spec.full_mask();
+    if (known)
         model.last_logits(sequence.state, data);
     const py::gil_scoped_acquire held;
     out = copy_state(sequence.state, model.spec);
-    if (sequence.state.position > 0)
+    if (known)
         out["logits"] = logits;
     return out;
 }
@@ -243,7 +246,8 @@ constexpr const char *kGenerateDoc =
 
 constexpr const char *kTruncateDoc =
     "Returns to position 0, or to any row of the last commit made with rollback=True; the state is then the one that\n"
-    "committing only the rows before it leaves (in the sequential form bit for bit). Raises ArgumentError.";
+    "committing only the rows before it leaves (in the sequential form bit for bit). Under a full mask to any\n"
+    "position. Raises ArgumentError.";
 
 void register_state(py::module_ &m) {
     py::class_<Sequence>(m, "State", "What one sequence carries. Made by Model.new_state().")
@@ -259,7 +263,8 @@ void register_state(py::module_ &m) {
         .def("truncate", &truncate, py::arg("position"), kTruncateDoc)
         .def("arrays", &arrays,
              "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd] (of a\n"
-             "block mask: of finished blocks); logits [vocab_size] of the last committed row, absent at position 0.");
+             "block mask: of finished blocks, of a full mask: none); logits [vocab_size] of the last committed row,\n"
+             "absent at position 0 and under a full mask.");
 }
 
 } // namespace
