@@ -16,9 +16,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from oracle.blocks import BlockTransformer
+from oracle.canvas import CanvasTransformer
 from oracle.clover import Clover
 from oracle.transformer import Transformer
 from tiny_blocks import make_blocks
+from tiny_canvas import make_canvas
 from tiny_clover import make_checkpoint, write_checkpoint_files
 from tiny_transformer import make_transformer
 
@@ -119,6 +121,33 @@ def tiny_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TinyB
     return make
 
 
+@dataclass(frozen=True)
+class TinyCanvas:
+    """The same of a family with full attention; ``config`` in the words of its trunk."""
+
+    folder: Path
+    tensors: dict[str, np.ndarray]
+    config: dict[str, Any]
+
+    def oracle(self) -> CanvasTransformer:
+        return CanvasTransformer(self.tensors, self.config)
+
+
+@pytest.fixture(scope="session")
+def tiny_canvas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TinyCanvas]:
+    """Makes a tiny checkpoint of a family; arguments are ``make_canvas``'s."""
+    made: dict[str, TinyCanvas] = {}
+
+    def make(family: str, **options: Any) -> TinyCanvas:
+        key = json.dumps([family, options], sort_keys=True)
+        if key not in made:
+            folder = tmp_path_factory.mktemp(family)
+            made[key] = TinyCanvas(folder, *make_canvas(folder, family, **options))
+        return made[key]
+
+    return make
+
+
 def _prefixed(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {
         name if name.startswith("lm_head") else f"model.{name}": value
@@ -132,7 +161,9 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     made: dict[tuple[Path, str, int | None], Path] = {}
 
     def make(
-        source: Tiny | TinyTransformer | TinyBlocks, recipe: str, group_size: int | None = None
+        source: Tiny | TinyTransformer | TinyBlocks | TinyCanvas,
+        recipe: str,
+        group_size: int | None = None,
     ) -> Path:
         from clover_edge.export import export_checkpoint
 

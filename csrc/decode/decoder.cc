@@ -8,19 +8,17 @@
 namespace clover {
 namespace {
 
-void check_range(const char *name, double value, double low, double high) {
-    if (!(value >= low && value <= high)) // also refuses NaN
-        throw ArgumentError(std::string(name) + " " + std::to_string(value) + " is outside [" + std::to_string(low) +
-                            ", " + std::to_string(high) + "]");
-}
-
-constexpr double kLarge = 1e9;
-
 Counters difference(const Counters &a, const Counters &b) {
     return {a.rows - b.rows, a.experts_touched - b.experts_touched, a.bytes_read - b.bytes_read};
 }
 
 } // namespace
+
+void check_range(const char *name, double value, double low, double high) {
+    if (!(value >= low && value <= high)) // also refuses NaN
+        throw ArgumentError(std::string(name) + " " + std::to_string(value) + " is outside [" + std::to_string(low) +
+                            ", " + std::to_string(high) + "]");
+}
 
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
     : m_(model), state_(state), o_(options),
@@ -36,7 +34,7 @@ Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const
 
 void Decoder::check_blocks(bool empty) const {
     m_.require_preview();
-    check_range("block_length", o_.block_length, 1, Model::kMaxBlock);
+    check_range("block_length", o_.block_length, 1, m_.spec.full_mask() ? kLarge : Model::kMaxBlock);
     if (m_.spec.block_mask() && o_.block_length != m_.spec.block_size)
         throw ArgumentError("block_length " + std::to_string(o_.block_length) + " is not the model's " +
                             std::to_string(m_.spec.block_size) + ", which its mask asks for");
@@ -55,8 +53,9 @@ void Decoder::check(const std::vector<int> &prompt) const {
     const bool empty = prompt.empty() && state_.position == 0;
     if (diffusion_)
         check_blocks(empty);
-    else if (m_.spec.block_mask())
+    else if (m_.spec.sees_ahead())
         throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
+    check_canvas();
     check_range("threshold", o_.policy.threshold, 0, kLarge);
     check_range("steps", o_.policy.steps, 0, kLarge);
     check_range("temperature", s.temperature, 0, kLarge);
@@ -81,6 +80,11 @@ void Decoder::check(const std::vector<int> &prompt) const {
 
 // Everything that the call will need, so that it fails before any work or not at all.
 void Decoder::reserve(int64_t prompt_tokens) {
+    if (m_.spec.full_mask()) {
+        const int64_t all = state_.position + prompt_tokens + o_.max_new_tokens;
+        m_.scratch.reserve(int(std::min<int64_t>(all, Model::kChunkRows)), int(all));
+        return state_.reserve(all);
+    }
     const int64_t width = diffusion_ ? o_.block_length : 1;
     const int64_t rows = std::max(width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
     m_.scratch.reserve(int(rows));
@@ -91,7 +95,8 @@ void Decoder::reserve(int64_t prompt_tokens) {
 void Decoder::prefill(const std::vector<int> &prompt) {
     if (!prompt.empty())
         m_.commit(state_, prompt, Logits::none, false, nullptr, tick_);
-    result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
+    if (!m_.spec.full_mask())
+        result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
     result_.counters.prefill_seconds = seconds();
     Event event(Event::Type::prefill);
     event.tokens = int64_t(prompt.size());
@@ -106,7 +111,7 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     if (!done() && o_.max_new_tokens == 0)
         result_.finish = Finish::length;
     if (!done())
-        diffusion_ ? decode_blocks() : decode_tokens();
+        !diffusion_ ? decode_tokens() : m_.spec.full_mask() ? decode_canvas() : decode_blocks();
     result_.counters.work = difference(m_.counters, before);
     result_.counters.decode_seconds = seconds() - result_.counters.prefill_seconds;
     return std::move(result_);

@@ -7,6 +7,10 @@
 
 namespace clover {
 
+// ArgumentError unless low <= value <= high.
+void check_range(const char *name, double value, double low, double high);
+constexpr double kLarge = 1e9;
+
 class Decoder {
   public:
     Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &);
@@ -36,6 +40,14 @@ class Decoder {
     std::vector<char> accept(const std::vector<int> &tokens, const std::vector<Pick> &picks, int step) const;
     bool settled(const std::vector<int> &block) const;
     bool masked(int id) const { return id == m_.spec.mask_token_id; }
+
+    // canvas_decoder.cc
+    void check_canvas() const;
+    void decode_canvas();
+    void denoise_canvas(std::vector<int> &block);
+    int64_t first_computed(bool whole) const;
+    void preview_canvas(const std::vector<int> &block, bool whole);
+    std::vector<Pick> pick_masks(const std::vector<int> &masks, bool whole, int step);
 
     // autoregressive.cc
     void decode_tokens();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "decode/canvas.h"
 #include "decode/editing.h"
 #include "decode/policy.h"
 #include "decode/sampling.h"
@@ -19,11 +20,15 @@ enum class Finish { none, stop, length, cancelled };
 struct DecodeOptions {
     std::optional<DecodeMode> mode; // unset: diffusion, where the model has previews
     int64_t max_new_tokens = 256;
-    int block_length = 0; // 0: the width the model was trained with
+    int block_length = 0; // 0: the width the model was trained with; under a full mask any, cut to the answer's
     ThresholdPolicy policy;
     EditPolicy editing;
     bool fixed_schedule = false; // steps share out the whole block, or else what is masked
     int sub_block = 0;           // positions of a block that are finished before those behind them; 0: all at once
+    // Under a full mask; the canvas's own `base` is `policy`.
+    CanvasPolicy canvas;
+    CanvasCache cache = CanvasCache::none;
+    double stop_penalty = 0; // subtracted from the logits of stop tokens
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number

@@ -238,7 +238,9 @@ constexpr const char *kPreviewDoc =
 
 constexpr const char *kGenerateDoc =
     "Commits ids and generates. options: mode (diffusion or ar; left out: the model's own), max_new_tokens, "
-    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, temperature, top_k, "
+    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, factor, eps, "
+    "confidence,\n"
+    "confidence_temperature, stop_penalty, temperature, top_k, "
     "top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"

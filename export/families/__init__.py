@@ -9,8 +9,10 @@ from ..checkpoint import Checkpoint
 from . import (
     a2d,
     clover,
+    dream,
     fast_dllm,
     gemma3,
+    llada,
     llada2,
     llama,
     qwen2,
@@ -26,6 +28,7 @@ __all__ = ["ExpertStack", "Model", "Part", "Piece", "Tensor", "read_model"]
 Reader = Callable[[Checkpoint], Model]
 
 _MODEL_TYPES: dict[str, Reader] = {
+    "Dream": dream.read,
     "Fast_dLLM_Qwen": fast_dllm.read,
     "a2d-llama": a2d.read_llama,
     "a2d-qwen2": a2d.read_qwen2,
@@ -33,6 +36,7 @@ _MODEL_TYPES: dict[str, Reader] = {
     "clover_moe": clover.read,
     "gemma3": gemma3.read,
     "gemma3_text": gemma3.read,
+    "llada": llada.read,
     "llada2_moe": llada2.read,
     "llama": llama.read,
     "qwen2": qwen2.read,
@@ -51,10 +55,13 @@ _ARCHITECTURES: dict[str, Reader] = {
     "A2DQwen2LMHeadModel": a2d.read_qwen2,
     "A2DQwen3LMHeadModel": a2d.read_qwen3,
     "CloverMoeModelLM": clover.read,
+    "DreamModel": dream.read,
     "Gemma3ForCausalLM": gemma3.read,
     "Gemma3ForConditionalGeneration": gemma3.read,
     "Fast_dLLM_QwenForCausalLM": fast_dllm.read,
     "LLaDA2MoeModelLM": llada2.read,
+    "LLaDAModelLM": llada.read,
+    "LLaDAMoEModelLM": llada.read_moe,
     "LlamaForCausalLM": llama.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,

@@ -1,6 +1,7 @@
-"""What families of block diffusion under a block mask share: their spec fields and defaults.
+"""What families of diffusion whose rows look ahead share: their spec fields and defaults.
 
-A row sees its whole block and everything before it, in previews and commits alike.
+Under a block mask a row sees its whole block and everything before it, in previews and commits
+alike; under a full mask the whole text and the canvas behind it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,23 @@ class BlockFamily:
 
     block_size: int
     block_keys: tuple[str, ...] = ("block_size", "block_length")  # the first that is there counts
+    mask: str = "block"
     block_origin: str = "absolute"
     logit_shift: int = 0
     mask_tokens: tuple[str, ...] = ()  # names that the tokenizer may have for the mask token
     stop_tokens: tuple[str, ...] = ()  # names of tokens that end a text
+    also_stop: tuple[str, ...] = ()  # and of those that do so beside the checkpoint's
     decode: Mapping[str, Any] = field(default_factory=dict)  # generation defaults
+
+
+# Full attention. Blocks are no more than how a canvas is decoded, and may have any width.
+CANVAS = BlockFamily(
+    block_size=32,
+    block_keys=(),
+    mask="full",
+    block_origin="prompt_end",
+    decode={"threshold": 0.9, "fixed_schedule": True, "cache": "dual"},
+)
 
 
 def block_fields(
@@ -40,7 +53,7 @@ def block_fields(
     return {
         "preview": True,
         "block_size": _block_size(checkpoint, config, family, spec["max_positions"]),
-        "mask": "block",
+        "mask": family.mask,
         "block_origin": family.block_origin,
         "logit_shift": family.logit_shift,
         "mask_token_id": mask_token_id(

@@ -12,6 +12,12 @@ from .errors import ArgumentError, ModelFormatError
 DEFAULT_MAX_NEW_TOKENS = 256
 MODES = ("diffusion", "ar")
 NO_MASK = -1  # the mask token's id where there is none
+# Options of models with full attention: what a name may be, and up to where a number goes, from 0.
+CANVAS_NAMES = {
+    "cache": ("none", "prefix", "dual"),
+    "confidence": ("probability", "margin", "entropy", "random"),
+}
+CANVAS_NUMBERS = {"factor": 1e6, "eps": 1.0, "confidence_temperature": 1e6, "stop_penalty": 1e6}
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -25,6 +31,12 @@ class GenerationOptions(TypedDict, total=False):
     max_post_steps: int | None
     fixed_schedule: bool | None
     sub_block: int | None
+    cache: str | None
+    factor: float | None
+    eps: float | None
+    confidence: str | None
+    confidence_temperature: float | None
+    stop_penalty: float | None
     temperature: float | None
     top_k: int | None
     top_p: float | None
@@ -45,13 +57,22 @@ class GenerationConfig:
     """
 
     max_new_tokens: int | None = None  # None: 256; a default is cut to the room there is
-    block_length: int = 32  # positions denoised together, at most the model's block_size
+    # positions denoised together, at most the model's block_size; with full attention any number
+    block_length: int = 32
     threshold: float = 0.9  # accept a position above this probability; 1.0: one a forward
     steps: int = 0  # previews a block may take; 0: as many as it needs
     edit_threshold: float | None = None  # replace accepted tokens above it; None: never
     max_post_steps: int = 16  # previews that a block which is edited may take behind its last mask
     fixed_schedule: bool = False  # steps share out the whole block; False: what is masked
     sub_block: int = 0  # positions of a block finished before those behind them; 0: all at once
+    # With full attention. What a block's steps share: "none" (exact), keys and values of what is in
+    # front of the block ("prefix") or of all but the block ("dual"), computed at its first step.
+    cache: str = "none"
+    factor: float = 0.0  # accept the n likeliest while the n-th is at least 1 - factor / (n + 1)
+    eps: float = 0.0  # Dream's schedule: masks fall like t, from 1 to eps over the steps; 0: off
+    confidence: str = "probability"  # what is accepted first; or "margin", "entropy", "random"
+    confidence_temperature: float = 0.0  # of the draw of what is accepted first; 0: none is drawn
+    stop_penalty: float = 0.0  # subtracted from the logits of stop tokens
     temperature: float = 0.0  # 0: greedy
     top_k: int = 0  # sample among the k likeliest; 0: all
     top_p: float = 1.0  # sample among the likeliest that sum to p
@@ -96,6 +117,7 @@ class GenerationConfig:
             "fixed_schedule": self.fixed_schedule,
             "max_post_steps": self.max_post_steps,
             "sub_block": self.sub_block,
+            **{name: getattr(self, name) for name in (*CANVAS_NAMES, *CANVAS_NUMBERS)},
             "temperature": self.temperature,
             "top_k": self.top_k,
             "top_p": self.top_p,
@@ -123,7 +145,7 @@ class Counters:
     experts_touched: int  # expert weights read, counted once a layer and forward
     bytes_read: int  # weight bytes that the forwards went through
     time_to_first_block: float  # seconds from the call to the first finished block
-    prefill_tps: float  # prompt tokens a second
+    prefill_tps: float  # prompt tokens a second; 0 where a prompt takes no pass of its own
     decode_tps: float  # generated tokens a second, prefill left out
     peak_memory_bytes: int  # of the process so far, mapped weights included
 
@@ -178,7 +200,10 @@ class DoneEvent:
 Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
 
 
+_NOT_WITH_FULL_ATTENTION = ("edit_threshold", "max_post_steps", "sub_block", "coreset_size")
 DENOISING = (
+    *CANVAS_NAMES,
+    *CANVAS_NUMBERS,
     "block_length",
     "threshold",
     "steps",
@@ -193,6 +218,11 @@ DENOISING = (
 def is_autoregressive(spec: Mapping[str, Any]) -> bool:
     """Whether the model has no denoising passes: mode "ar" is then the only one."""
     return not spec.get("preview", True)
+
+
+def has_full_attention(spec: Mapping[str, Any]) -> bool:
+    """Whether text and masks all see each other: nothing is final before the end."""
+    return bool(spec.get("mask") == "full")
 
 
 def _of_model(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,6 +268,10 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "frequency_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "repetition_penalty": (lambda v: 0 < v <= 100, "a number above 0 and up to 100"),
+    **{
+        name: (lambda v, most=most: 0 <= v <= most, f"a number from 0 to {most:g}")
+        for name, most in CANVAS_NUMBERS.items()
+    },
 }
 
 
@@ -246,11 +280,20 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise ArgumentError(
             f"{name}: {value!r}: the model is autoregressive, it cannot denoise blocks"
         )
+    full = has_full_attention(spec)
+    if full and (name in _NOT_WITH_FULL_ATTENTION or (name, value) == ("mode", "ar")):
+        raise ArgumentError(f"{name}: {value!r}: is not for models with full attention")
+    if not full and (name in CANVAS_NAMES or name in CANVAS_NUMBERS):
+        raise ArgumentError(f"{name}: {value!r}: is for models with full attention")
     if name == "stop":
         return _stop_strings(value)
     if name == "mode":
         if value not in MODES:
             raise ArgumentError(f"mode: {value!r} is neither 'diffusion' nor 'ar'")
+        return value
+    if name in CANVAS_NAMES:
+        if value not in CANVAS_NAMES[name]:
+            raise ArgumentError(f"{name}: {value!r} is none of {', '.join(CANVAS_NAMES[name])}")
         return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]
@@ -265,6 +308,8 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
     if name == "block_length":
         blocks = spec.get("mask", "causal") == "block"  # which fixes their width
         low, high = spec["block_size"] if blocks else 1, spec["block_size"]
+        if full:  # a canvas is cut into blocks at will
+            high = spec["max_positions"]
     elif name == "sub_block":
         low, high = 0, spec["block_size"]
     elif name == "coreset_size":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..generation import MODES
+from ..generation import CANVAS_NAMES, MODES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -15,6 +15,10 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("edit-threshold", float, "replace accepted tokens where another is above this probability"),
     ("max-post-steps", int, "steps of a block that is edited behind its last mask"),
     ("sub-block", int, "positions of a block finished before those behind them; 0: all at once"),
+    ("factor", float, "full attention: accept the n likeliest while the last is >= 1 - F/(n + 1)"),
+    ("eps", float, "full attention: Dream's schedule, from 1 to EPS over --steps"),
+    ("confidence-temperature", float, "full attention: draw what is accepted first; 0: do not"),
+    ("stop-penalty", float, "full attention: subtracted from the logits of stop tokens"),
     ("temperature", float, "0: greedy"),
     ("top-k", int, "sample among the K likeliest tokens; 0: all"),
     ("top-p", float, "sample among the likeliest tokens that sum to P"),
@@ -33,11 +37,13 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", type=kind, help=text, metavar=name.split("-")[-1].upper())
     group.add_argument("--stop", action="append", metavar="TEXT", help="end in front of TEXT")
     group.add_argument("--mode", choices=MODES, help="ar: one token a forward, same weights")
+    for name, text in (("cache", "what steps share"), ("confidence", "what is accepted first")):
+        group.add_argument(f"--{name}", choices=CANVAS_NAMES[name], help=f"full attention: {text}")
 
 
 def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, as keyword arguments."""
-    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + ["stop", "mode"]
+    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + ["stop", "mode", *CANVAS_NAMES]
     given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 

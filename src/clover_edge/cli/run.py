@@ -98,11 +98,11 @@ def silent(events: Iterable[Event]) -> GenerationResult:
 
 def counters_line(counters: Counters) -> str:
     """One line of what a generation cost."""
+    prefill = f" at {counters.prefill_tps:.0f} tokens/s" if counters.prefill_tps else ""
     return (
         f"{counters.tokens} tokens in {counters.forward_passes} forwards "
         f"({counters.tokens_per_forward:.2f} tokens per forward), "
-        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens} "
-        f"at {counters.prefill_tps:.0f} tokens/s"
+        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens}{prefill}"
     )
 
 
