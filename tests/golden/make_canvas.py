@@ -2,9 +2,9 @@
 
     python tests/golden/make_canvas.py        # needs the `judge` extra: torch, transformers
 
-Dream is Qwen2, LLaDA Llama and LLaDA-MoE Qwen3-MoE whose chosen weights are not scaled, each under a
-mask that hides nothing. For every case the file keeps logits of some rows in float32, a whole greedy
-generation (``oracle/canvas.py``'s loop over the judge, nothing cached) and a checksum of the
+Dream is Qwen2, LLaDA Llama and LLaDA-MoE Qwen3-MoE whose chosen weights are not scaled, each under
+a mask that hides nothing. For every case the file keeps logits of some rows in float32, a whole
+greedy generation (``oracle/canvas.py``'s loop over the judge, nothing cached) and a checksum of the
 weights, which are drawn again from the seed.
 """
 

@@ -1,7 +1,7 @@
 """Full attention, and decoding of a canvas the plain way.
 
-``judge(ids, first, last)`` gives logits [last - first, V] of those positions of a text and canvas. A
-judge that is asked for some of them only uses keys and values that it has kept of the others.
+``judge(ids, first, last)`` gives logits [last - first, V] of those positions of a text and canvas.
+A judge that is asked for some of them only uses keys and values that it has kept of the others.
 """
 
 from __future__ import annotations
