@@ -74,6 +74,7 @@ def read_moe(checkpoint: Checkpoint) -> Model:
     config.only("moe_layer_freq", [1] * layers)
     config.only("qk_layernorm", True)
     config.only("clip_qkv", None)
+    config.only("norm_topk_prob", False)  # the release's code looks at no such key
     config.only("moe_router_score_function", "softmax")
     config.only("moe_router_enable_expert_bias", False)
     config.only("routed_scaling_factor", 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny_blocks import blocks_config, blocks_shapes, llada2_name
+from tiny_canvas import canvas_config, canvas_shapes, trunk_config
 
 from clover_edge.export import Checkpoint, plan_export
 
@@ -50,6 +51,51 @@ REAL: dict[str, tuple[str, dict[str, Any], float, float]] = {
         17.2e9,
     ),
 }
+# With full attention; keys in the trunk's words.
+CANVAS: dict[str, tuple[str, dict[str, Any], float, float]] = {
+    "LLaDA-8B": (
+        "llada",
+        {
+            "vocab_size": 126464,
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 32,
+            "intermediate_size": 12288,
+        },
+        8.02e9,
+        4.51e9,
+    ),
+    "LLaDA-MoE-7B-A1B": (
+        "llada_moe",
+        {
+            "vocab_size": 157184,
+            "hidden_size": 2048,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "head_dim": 128,
+            "moe_intermediate_size": 1024,
+            "num_experts": 64,
+            "num_experts_per_tok": 8,
+        },
+        7.36e9,
+        4.14e9,
+    ),
+    "Dream 7B": (
+        "dream",
+        {
+            "vocab_size": 152064,
+            "hidden_size": 3584,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "intermediate_size": 18944,
+        },
+        7.62e9,
+        4.28e9,
+    ),
+}
 
 
 def stored(family: str, config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -79,16 +125,17 @@ def stored(family: str, config: dict[str, Any]) -> Iterator[tuple[str, tuple[int
             yield name, shape
 
 
-def write_headers(folder: Path, family: str, config: dict[str, Any]) -> None:
+def write_headers(
+    folder: Path, tensors: Iterable[tuple[str, tuple[int, ...]]], config: dict[str, Any]
+) -> None:
     header: dict[str, Any] = {}
     end = 0
-    for name, shape in stored(family, config):
+    for name, shape in tensors:
         begin, size = end, 2
         for n in shape:
             size *= n
         end += size
-        full = name if name.startswith("lm_head") else "model." + name
-        header[full] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with (folder / "model.safetensors").open("wb") as file:
@@ -101,8 +148,25 @@ def write_headers(folder: Path, family: str, config: dict[str, Any]) -> None:
 def test_plan(tmp_path: Path, name: str) -> None:
     family, keys, parameters, nbytes = REAL[name]
     config = blocks_config(family, **keys)
-    write_headers(tmp_path, family, config)
-    with Checkpoint(tmp_path) as checkpoint:
+    named = (
+        (name if name.startswith("lm_head") else "model." + name, shape)
+        for name, shape in stored(family, config)
+    )
+    write_headers(tmp_path, named, config)
+    check_plan(tmp_path, parameters, nbytes)
+
+
+@pytest.mark.parametrize("name", CANVAS)
+def test_plan_with_full_attention(tmp_path: Path, name: str) -> None:
+    family, keys, parameters, nbytes = CANVAS[name]
+    trunk = trunk_config(family, **keys)
+    config = {**canvas_config(family, trunk), "mask_token_id": 7}
+    write_headers(tmp_path, canvas_shapes(family, trunk).items(), config)
+    check_plan(tmp_path, parameters, nbytes)
+
+
+def check_plan(folder: Path, parameters: float, nbytes: float) -> None:
+    with Checkpoint(folder) as checkpoint:
         plan = plan_export(checkpoint, recipe="int4-all")
     assert plan.parameters == pytest.approx(parameters, rel=0.02)
     assert plan.tensor_bytes == pytest.approx(nbytes, rel=0.02)
