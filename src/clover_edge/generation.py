@@ -253,6 +253,10 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def _up_to(most: float) -> tuple[Callable[[float], bool], str]:
+    return lambda value: 0 <= value <= most, f"a number from 0 to {most:g}"
+
+
 _INTEGERS = {
     "max_new_tokens": (1, 2**31 - 1),
     "steps": (0, 2**31 - 1),
@@ -268,10 +272,7 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "frequency_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "repetition_penalty": (lambda v: 0 < v <= 100, "a number above 0 and up to 100"),
-    **{
-        name: (lambda v, most=most: 0 <= v <= most, f"a number from 0 to {most:g}")
-        for name, most in CANVAS_NUMBERS.items()
-    },
+    **{name: _up_to(most) for name, most in CANVAS_NUMBERS.items()},
 }
 
 

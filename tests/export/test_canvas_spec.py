@@ -12,6 +12,7 @@ import pytest
 from tiny_canvas import FAMILIES, special_ids
 
 import clover_edge
+from clover_edge.cli.main import main
 from clover_edge.errors import ArgumentError, CheckpointError, ContextLengthError
 from clover_edge.errors import UnsupportedModelError as Unsupported
 from clover_edge.export import Checkpoint, export_checkpoint
@@ -183,6 +184,19 @@ def test_values_outside_their_domain(name: str, value: Any) -> None:
 def test_options_of_full_attention_alone(name: str) -> None:
     with pytest.raises(ArgumentError, match=rf"^{name}: .* for models with full attention"):
         GenerationConfig.resolve("x", {**FULL, "mask": "block"}, {}, **{name: 1})
+
+
+def test_the_command_line(tiny_canvas: Any, pack: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Options with dashes, and a line of counters that has no prefill."""
+    folder = pack(tiny_canvas("dream"), "f32")
+    prompt = ["run", str(folder), "the cat", "--raw", "--max-new-tokens", "8"]
+    eps = ["--steps", "8", "--eps", "0.001", "--confidence", "entropy", "--block-length", "8"]
+    assert main([*prompt, *eps, "--cache", "none", "--confidence-temperature", "0.1"]) == 0
+    assert capsys.readouterr().err.rstrip().endswith("after a prompt of 5")
+    assert main([*prompt, "--factor", "1.0", "--stop-penalty", "2", "--cache", "prefix"]) == 0
+    capsys.readouterr()
+    assert main([*prompt, "--eps", "0.1"]) == 2
+    assert "eps needs steps" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("recipe", ["int8", "int4"])

@@ -135,6 +135,15 @@ def test_long_texts(tiny_canvas: Open, core: Open, family: str, recipe: str) -> 
         assert longer.shape == (1, 320) and np.isfinite(longer).all()
 
 
+@pytest.mark.parametrize(("kv", "bound"), [("f16", 2e-3), ("int8", 5e-2)])
+def test_keys_in_fewer_bits(core: Open, kv: str, bound: float) -> None:
+    plain, fewer = core("dream"), core("dream", kv=kv)
+    found, want = (m.commit(m.new_state(45), IDS, logits="all") for m in (fewer, plain))
+    assert 0 < relative_error(found, want) < bound
+    asked = {"max_new_tokens": 12, "block_length": 4, "cache": "dual"}
+    assert len(run(fewer, IDS[:5], asked)[0]) == 12
+
+
 def test_memory_is_bounded(tiny_canvas: Open, pack: Open, open_core: Open) -> None:
     """A long text needs its residual stream and projections, not the feed-forward of all rows at
     once: here that would be 98 kB a row."""
