@@ -24,7 +24,6 @@ Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(
     }
     x.shape(spec.hidden_size);
     expert.shape(spec.expert_intermediate);
-    allowed.resize(size_t(spec.num_experts));
 }
 
 template <class Self, class OnBuffer, class OnInput>

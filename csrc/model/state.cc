@@ -37,6 +37,7 @@ void State::reserve(int64_t rows) {
     if (rows <= reserved_)
         return;
     previewed.clear(); // only committed rows move along
+    passes++;
     const int64_t row = kv_row_bytes();
     const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
     const int64_t layers = layers_of(spec_, LayerKind::attention);
@@ -52,6 +53,7 @@ void State::reserve(int64_t rows) {
 
 void State::reset() {
     position = 0;
+    passes++;
     open.clear();
     previewed.clear();
     broken = false;
@@ -78,6 +80,7 @@ void State::copy_from(const State &from) {
     position = from.position;
     open = from.open;
     previewed.clear();
+    passes++;
     broken = from.broken;
     drop_rollback();
 }

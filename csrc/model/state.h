@@ -52,6 +52,7 @@ class State {
     // A commit that an error ended half way leaves layers at different positions: nothing but restore()
     // and reset() may follow.
     bool broken = false;
+    int64_t passes = 0;            // so far: the working space is the last one's
     std::vector<KvCache> kv;       // by layer; empty at DeltaNet layers
     std::vector<DeltaState> delta; // by layer; empty at attention layers
     // Of the last preview under a block mask, where nothing was committed since: its ids (those of the open block in

@@ -2,6 +2,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "model/head.h"
@@ -87,28 +88,53 @@ py::object commit(Engine &engine, Sequence &sequence, const py::object &ids, con
     return want == Logits::none ? py::object(py::none()) : py::object(out);
 }
 
-Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
-               std::optional<int> width, std::optional<int> coreset) {
-    check_owner(engine, sequence);
-    const std::vector<int> block = ids_from(ids);
-    std::vector<int> which = rows.value_or(std::vector<int>());
-    for (int i = 0; !rows && i < int(block.size()); i++)
-        which.push_back(i);
-    for (int row : which)
-        if (row < 0 || row >= int(block.size()))
+// Where the rows of a block that are asked for stand in a preview's output.
+std::vector<int> output_rows(const std::optional<std::vector<int>> &rows, const std::vector<int> *computed, int open,
+                             int block) {
+    std::vector<int> which;
+    for (int row = 0; !rows && row < block; row++)
+        if (!computed || std::binary_search(computed->begin(), computed->end(), open + row))
+            which.push_back(row);
+    for (int &row : rows ? which = *rows : which) {
+        if (row < 0 || row >= block)
             throw ArgumentError("row " + std::to_string(row) + " is outside the block");
-    if (which.size() > block.size())
+        row += open;
+        if (!computed)
+            continue;
+        const auto at = std::lower_bound(computed->begin(), computed->end(), row);
+        if (at == computed->end() || *at != row)
+            throw ArgumentError("row " + std::to_string(row - open) + " is not among those to compute");
+        row = int(at - computed->begin());
+    }
+    if (which.size() > size_t(block))
         throw ArgumentError("more rows asked for than the block has");
+    return which;
+}
+
+Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
+               std::optional<int> width, std::optional<int> coreset, Block *block,
+               const std::optional<std::vector<int>> &compute, const py::object &commit) {
+    check_owner(engine, sequence);
+    const std::vector<int> tokens = ids_from(ids);
+    const std::vector<int> first = commit.is_none() ? std::vector<int>() : ids_from(commit);
     if (width && *width < 1)
         throw ArgumentError("width " + std::to_string(*width) + " is below 1");
     Model &model = engine.model;
+    PreviewOptions options{coreset.value_or(model.spec.coreset_size), width.value_or(0), block, nullptr};
+    if (compute)
+        options.rows = &*compute;
+    const int open = commit.is_none() ? int(sequence.state.open.size()) : 0;
+    std::vector<int> which = output_rows(rows, options.rows, open, int(tokens.size()));
     Floats out({py::ssize_t(which.size()), py::ssize_t(model.spec.vocab_size)});
     float *data = out.mutable_data();
     const Lease lease(engine);
-    model.preview(sequence.state, block, {coreset.value_or(model.spec.coreset_size), width.value_or(0)});
-    const float *hidden = model.scratch.h.data() + int64_t(sequence.state.open.size()) * model.spec.hidden_size;
+    int front = 0;
+    if (commit.is_none())
+        model.preview(sequence.state, tokens, options);
+    else
+        front = model.commit_and_preview(sequence.state, first, tokens, options);
     if (!which.empty())
-        head_logits(model, hidden, which, data);
+        head_logits(model, model.scratch.h.data() + int64_t(front) * model.spec.hidden_size, which, data);
     return out;
 }
 
@@ -266,6 +292,8 @@ void register_state(py::module_ &m) {
 
 void register_model(py::module_ &m) {
     register_state(m);
+    py::class_<Block>(m, "Block", "What the previews of one block keep from step to step; a new one for each block.")
+        .def(py::init<>());
     py::class_<Engine, std::shared_ptr<Engine>> model(m, "Model", kModelDoc);
     register_observer(model);
     model
@@ -288,7 +316,9 @@ void register_model(py::module_ &m) {
         .def("commit", &commit, py::arg("state"), py::arg("ids"), py::kw_only(), py::arg("logits") = "last",
              py::arg("rollback") = false, kCommitDoc)
         .def("preview", &preview, py::arg("state"), py::arg("ids"), py::arg("rows") = py::none(),
-             py::arg("width") = py::none(), py::kw_only(), py::arg("coreset") = py::none(), kPreviewDoc)
+             py::arg("width") = py::none(), py::kw_only(), py::arg("coreset") = py::none(),
+             py::arg("block") = py::none(), py::arg("compute") = py::none(), py::arg("commit") = py::none(),
+             kPreviewDoc)
         .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
              py::arg("callback") = py::none(), kGenerateDoc);
 }

@@ -45,6 +45,10 @@ def available_isas() -> list[str]: ...
 def default_threads(root: str = "") -> int: ...
 
 @final
+class Block:
+    def __init__(self) -> None: ...
+
+@final
 class State:
     @property
     def position(self) -> int: ...
@@ -104,6 +108,9 @@ class Model:
         width: int | None = None,
         *,
         coreset: int | None = None,
+        block: Block | None = None,
+        compute: Sequence[int] | None = None,
+        commit: Ids | None = None,
     ) -> Floats: ...
     def observe(
         self,
