@@ -1,5 +1,5 @@
-// Gated DeltaNet: short convolution, then the gated delta rule (commit) or the softmax over the block and
-// its history (preview). Hv value heads, C channels of the convolution.
+// Gated DeltaNet: short convolution, then the gated delta rule (commits, and previews that recur) or the softmax over
+// the block and its history (the other previews). Hv value heads, C channels of the convolution.
 #include <algorithm>
 #include <cmath>
 
@@ -24,22 +24,21 @@ void gates(Pass &p, const DeltaWeights &w, int64_t head) {
     }
 }
 
-// conv [n, C] <- silu(convolution of [ring | proj]); q and k normalised, q also times dk^-1/2 in a commit.
+// conv [n, C] <- silu(convolution of [ring | proj]); q and k normalised, q also times dk^-1/2 for the delta rule.
 // One item is one head's channels.
 void convolve(Pass &p, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const DeltaWeights &w = p.layer(layer).delta;
-    const bool preview = p.mode == Mode::preview;
-    const float q_scale = preview ? 1.0f : 1.0f / std::sqrt(float(s.delta_k_dim));
+    const float q_scale = p.recurrent() ? 1.0f / std::sqrt(float(s.delta_k_dim)) : 1.0f;
     const int keys = s.delta_k_heads, dk = s.delta_k_dim, dv = s.delta_v_dim, channels = s.conv_channels();
     const float *ring = p.state.delta[size_t(layer)].ring.data();
     m.pool.run(2 * keys + s.delta_v_heads, [&](int64_t item, int) {
         const bool value = item >= 2 * keys;
         const int c0 = value ? 2 * keys * dk + int(item - 2 * keys) * dv : int(item) * dk;
         float *out = m.scratch.conv.data();
-        m.kernels.conv(ring, m.scratch.proj.data(), s.delta_in_rows(), w.conv, preview ? w.conv_right : nullptr, p.rows,
-                       channels, s.conv_taps, c0, c0 + (value ? dv : dk), out, channels);
+        m.kernels.conv(ring, m.scratch.proj.data(), s.delta_in_rows(), w.conv, p.recurrent() ? nullptr : w.conv_right,
+                       p.rows, channels, s.conv_taps, c0, c0 + (value ? dv : dk), out, channels);
         if (value)
             gates(p, w, item - 2 * keys);
         else
@@ -69,7 +68,7 @@ void record_rows(Pass &p, DeltaRecord &record) {
     std::copy_n(from.beta.data(), int64_t(p.rows) * s.delta_v_heads, record.beta.data());
 }
 
-// What a commit, a preview and a replay of value head `head` have in common; outputs go to mixed.
+// What the delta rule, the operator and a replay of value head `head` have in common; outputs go to mixed.
 DeltaHead head_of(Model &m, DeltaState &state, int64_t head, int rows, int worker) {
     const Spec &s = m.spec;
     DeltaHead d{};
@@ -88,7 +87,33 @@ void commit_head(const Model &m, const DeltaHead &d) {
     m.delta_closed &&d.rows > 1 ? m.kernels.delta_closed(d) : m.kernels.delta_commit(d);
 }
 
-// mixed [n, Hv*dv] <- gated norm of the heads' outputs; a commit advances S
+// The head's rows from `row` on, over the state S.
+DeltaHead rows_of(DeltaHead d, int row, int rows, float *S) {
+    d.rows = rows;
+    d.q += row * d.ldqk;
+    d.k += row * d.ldqk;
+    d.v += row * d.ldv;
+    d.g += row * d.ldg;
+    d.beta += row * d.ldg;
+    d.o += row * d.ldo;
+    d.state = S;
+    return d;
+}
+
+// The delta rule over the pass: settled rows move the head's S on, the others a copy of it.
+void recur(Pass &p, const DeltaHead &d, int worker) {
+    Model &m = p.model;
+    if (p.settled > 0)
+        commit_head(m, rows_of(d, 0, p.settled, d.state));
+    if (p.settled == p.rows)
+        return;
+    const int64_t size = int64_t(d.dk) * d.dv;
+    float *S = m.scratch.delta_state.data() + worker * size;
+    std::copy_n(d.state, size, S);
+    commit_head(m, rows_of(d, p.settled, p.rows - p.settled, S));
+}
+
+// mixed [n, Hv*dv] <- gated norm of the heads' outputs
 void mix_heads(Pass &p, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
@@ -103,8 +128,8 @@ void mix_heads(Pass &p, int layer) {
         d.ldqk = d.ldv = channels;
         d.g = m.scratch.g.data() + h;
         d.beta = m.scratch.beta.data() + h;
-        if (p.mode == Mode::commit) {
-            commit_head(m, d);
+        if (p.recurrent()) {
+            recur(p, d, worker);
         } else {
             const float history_scale = s.history_q_scale ? 1.0f / std::sqrt(float(s.delta_k_dim)) : 1.0f;
             m.kernels.delta_preview({d, w.logit_scale[h], w.history_bias[h] + w.history_c[h] * log_width, history_scale,
@@ -128,7 +153,7 @@ void delta_layer(Pass &p, int layer) {
     if (p.mode == Mode::commit) {
         if (DeltaRecord *record = p.record(layer))
             record_rows(p, *record);
-        advance_ring(p.state.delta[size_t(layer)].ring.data(), s.proj.data(), m.spec.delta_in_rows(), p.rows,
+        advance_ring(p.state.delta[size_t(layer)].ring.data(), s.proj.data(), m.spec.delta_in_rows(), p.settled,
                      m.spec.conv_taps - 1, m.spec.conv_channels());
     }
     mix_heads(p, layer);

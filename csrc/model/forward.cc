@@ -114,12 +114,22 @@ std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
     return spans;
 }
 
+// Rows that no later pass computes again: none of a preview, and of a commit under a block mask those of whole blocks.
+int settled_rows(const Pass &p, const BlockGrid &grid) {
+    if (p.mode == Mode::preview)
+        return 0;
+    if (!p.model.spec.block_mask())
+        return p.rows;
+    return int(std::max<int64_t>(0, grid.begin(p.start + p.rows) - p.start));
+}
+
 } // namespace
 
 Pass::Pass(Model &model, State &state, Mode mode, const int *ids, int rows, const BlockGrid &grid)
     : model(model), state(state), mode(mode), ids(ids), rows(rows), start(state.position - int64_t(state.open.size())),
       history_width(rows) {
     spans = spans_of(*this, grid);
+    settled = settled_rows(*this, grid);
 }
 
 DeltaRecord *Pass::record(int i) const {

@@ -24,6 +24,7 @@ struct Pass {
     int rows;                      // n
     int64_t start;                 // position of the first row
     std::vector<Span> spans;       // of attention
+    int settled;                   // leading rows that move the recurrent states on; the others run on copies
     int coreset = 0;               // preview: experts that the block may use; 0: all
     double history_width = 0;      // preview: rows that the history's logit counts
     std::atomic<int> bad_half{-1}; // first half layer (2 layer + half) whose output is not finite
@@ -32,6 +33,8 @@ struct Pass {
     // blocks.
     Pass(Model &, State &, Mode, const int *ids, int rows, const BlockGrid &grid);
 
+    // DeltaNet layers run their recurrence: not so in previews by the operator.
+    bool recurrent() const { return mode == Mode::commit || model.spec.causal_delta(); }
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
     // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].
     const float *angles(int layer) const;

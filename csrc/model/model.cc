@@ -189,8 +189,8 @@ void Model::preview(State &state, const std::vector<int> &ids, const PreviewOpti
         pass.history_width = options.width;
     state.previewed.clear();
     forward(pass);
-    if (!spec.block_mask() || options.coreset || pass.rows > spec.block_size)
-        return;
+    if (!spec.block_mask() || spec.has(LayerKind::deltanet) || options.coreset || pass.rows > spec.block_size)
+        return; // else it has left all that a commit would: keys and values, which recurrent layers do not have
     state.previewed = std::move(all);
     std::copy_n(scratch.h.data() + int64_t(pass.rows - 1) * spec.hidden_size, spec.hidden_size,
                 state.previewed_hidden.data());
