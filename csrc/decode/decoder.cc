@@ -47,6 +47,8 @@ void Decoder::check_blocks(bool empty) const {
         throw ArgumentError("sub_block is not supported together with steps or edit_threshold");
     if (o_.skip_rows && o_.editing.on())
         throw ArgumentError("skip_rows is not supported together with edit_threshold, which looks at all rows");
+    if (o_.skip_rows && m_.spec.has(LayerKind::deltanet) && m_.spec.causal_delta())
+        throw UnsupportedModel("skip_rows: rows cannot be left out of a recurrence over the block");
     check_range("refresh", o_.refresh, 0, kLarge);
     if (empty && m_.spec.logit_shift)
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");

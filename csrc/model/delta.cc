@@ -1,5 +1,5 @@
-// Gated DeltaNet: short convolution, then the gated delta rule (rows of a commit) or the softmax over the block and
-// its history (rows of a preview). Hv value heads, C channels of the convolution.
+// Gated DeltaNet: short convolution, then the gated delta rule (commits, and previews that recur) or the softmax over
+// the block and its history (the other previews). Hv value heads, C channels of the convolution.
 #include <algorithm>
 #include <cmath>
 
@@ -12,9 +12,12 @@ float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
 float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
 
-// Rows of a pass that mix with each other: those of its commit or those of its preview.
+// commit: the recurrence moves the state on. scratch: it runs on copies. block: softmax over the block and its history.
+enum class Rule { commit, scratch, block };
+
+// Rows of a pass that mix with each other.
 struct Part {
-    bool preview;
+    Rule rule;
     int row0, rows; // of the pass
     int all;        // rows of the block, computed here or kept
     const float *M; // [all, C] in front of the convolution
@@ -34,22 +37,22 @@ void gates(Pass &p, const DeltaWeights &w, const Part &part, int64_t head) {
     }
 }
 
-// conv [all, C] from row0 on <- silu(convolution of [ring | M]); q and k normalised, q also times dk^-1/2 in a commit.
-// q of rows that are not computed here is left out: those that are stand one behind the other. One item is one head's
-// channels.
+// conv [all, C] from row0 on <- silu(convolution of [ring | M]); q and k normalised, q also times dk^-1/2 for the delta
+// rule. q of rows that are not computed here is left out: those that are stand one behind the other. One item is one
+// head's channels.
 void convolve(Pass &p, int layer, const Part &part) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const DeltaWeights &w = p.layer(layer).delta;
-    const float q_scale = part.preview ? 1.0f : 1.0f / std::sqrt(float(s.delta_k_dim));
+    const float q_scale = part.rule == Rule::block ? 1.0f : 1.0f / std::sqrt(float(s.delta_k_dim));
     const int keys = s.delta_k_heads, dk = s.delta_k_dim, dv = s.delta_v_dim, channels = s.conv_channels();
     const float *ring = p.state.delta[size_t(layer)].ring.data();
     float *out = m.scratch.conv.data() + int64_t(part.row0) * channels;
     m.pool.run(2 * keys + s.delta_v_heads, [&](int64_t item, int) {
         const bool value = item >= 2 * keys, query = item < keys;
         const int c0 = value ? 2 * keys * dk + int(item - 2 * keys) * dv : int(item) * dk;
-        m.kernels.conv(ring, part.M, part.ldm, w.conv, part.preview ? w.conv_right : nullptr, part.all, channels,
-                       s.conv_taps, c0, c0 + (value ? dv : dk), out, channels);
+        m.kernels.conv(ring, part.M, part.ldm, w.conv, part.rule == Rule::block ? w.conv_right : nullptr, part.all,
+                       channels, s.conv_taps, c0, c0 + (value ? dv : dk), out, channels);
         if (value)
             return gates(p, w, part, item - 2 * keys);
         for (int r = 0; query && part.rows < part.all && r < part.rows; r++) {
@@ -83,7 +86,7 @@ void record_rows(Pass &p, DeltaRecord &record) {
     std::copy_n(from.beta.data(), int64_t(p.committed) * s.delta_v_heads, record.beta.data());
 }
 
-// What a commit, a preview and a replay of value head `head` have in common; outputs go to mixed, from row0 on.
+// What the delta rule, the softmax and a replay of value head `head` have in common; outputs go to mixed, from row0 on.
 DeltaHead head_of(Model &m, DeltaState &state, int64_t head, int row0, int rows, int worker) {
     const Spec &s = m.spec;
     DeltaHead d{};
@@ -102,7 +105,16 @@ void commit_head(const Model &m, const DeltaHead &d) {
     m.delta_closed &&d.rows > 1 ? m.kernels.delta_closed(d) : m.kernels.delta_commit(d);
 }
 
-// mixed [n, Hv*dv] <- gated norm of the heads' outputs; a commit advances S
+// The same on a copy of S.
+void scratch_head(Model &m, DeltaHead d, int worker) {
+    const int64_t size = int64_t(d.dk) * d.dv;
+    float *S = m.scratch.delta_state.data() + worker * size;
+    std::copy_n(d.state, size, S);
+    d.state = S;
+    commit_head(m, d);
+}
+
+// mixed [n, Hv*dv] <- gated norm of the heads' outputs
 void mix_heads(Pass &p, int layer, const Part &part) {
     Model &m = p.model;
     const Spec &s = m.spec;
@@ -118,22 +130,36 @@ void mix_heads(Pass &p, int layer, const Part &part) {
         d.ldqk = d.ldv = channels;
         d.g = m.scratch.g.data() + part.row0 * s.delta_v_heads + h;
         d.beta = part.beta + h;
-        if (part.preview) {
+        if (part.rule == Rule::commit) {
+            commit_head(m, d);
+        } else if (part.rule == Rule::scratch) {
+            scratch_head(m, d, worker);
+        } else {
             const float history_scale = s.history_q_scale ? 1.0f / std::sqrt(float(s.delta_k_dim)) : 1.0f;
             m.kernels.delta_preview({d, part.rows, w.logit_scale[h], w.history_bias[h] + w.history_c[h] * log_width,
                                      history_scale, s.preview_value_beta});
-        } else {
-            commit_head(m, d);
         }
         const float *z = m.scratch.proj.data() + part.row0 * int64_t(s.delta_in_rows()) + channels + h * s.delta_v_dim;
         m.kernels.gated_norm(d.o, d.ldo, z, s.delta_in_rows(), w.norm, s.rms_eps, part.rows, 1, s.delta_v_dim);
     });
 }
 
-void commit_part(Pass &p, int layer) {
+// Rows of the pass that all are computed here.
+Part part_of(Pass &p, Rule rule, int row0, int rows) {
     const Spec &s = p.model.spec;
     const Scratch &from = p.model.scratch;
-    const Part part{false, 0, p.committed, p.committed, from.proj.data(), s.delta_in_rows(), from.beta.data()};
+    return {rule,
+            row0,
+            rows,
+            rows,
+            from.proj.data() + int64_t(row0) * s.delta_in_rows(),
+            s.delta_in_rows(),
+            from.beta.data() + int64_t(row0) * s.delta_v_heads};
+}
+
+void commit_part(Pass &p, int layer) {
+    const Spec &s = p.model.spec;
+    const Part part = part_of(p, Rule::commit, 0, p.settled);
     convolve(p, layer, part);
     if (DeltaRecord *record = p.record(layer))
         record_rows(p, *record);
@@ -158,21 +184,21 @@ void keep_rows(Pass &p, int layer, const Part &part) {
 
 void preview_part(Pass &p, int layer) {
     const Spec &s = p.model.spec;
-    const Scratch &from = p.model.scratch;
-    const int64_t row0 = p.committed;
-    Part part{true,
-              p.committed,
-              p.previewed(),
-              p.block_rows,
-              from.proj.data() + row0 * s.delta_in_rows(),
-              s.delta_in_rows(),
-              from.beta.data() + row0 * s.delta_v_heads};
-    if (p.block) {
+    Part part = part_of(p, s.causal_delta() ? Rule::scratch : Rule::block, p.committed, p.previewed());
+    part.all = p.block_rows;
+    if (p.block && part.rule == Rule::block) {
         keep_rows(p, layer, part);
         part.M = p.block->M[size_t(layer)].data();
         part.ldm = s.conv_channels();
         part.beta = p.block->beta[size_t(layer)].data();
     }
+    convolve(p, layer, part);
+    mix_heads(p, layer, part);
+}
+
+// Rows of a commit that do not settle: what the state holds must not depend on them.
+void open_part(Pass &p, int layer) {
+    const Part part = part_of(p, Rule::scratch, p.settled, p.committed - p.settled);
     convolve(p, layer, part);
     mix_heads(p, layer, part);
 }
@@ -186,8 +212,10 @@ void delta_layer(Pass &p, int layer) {
     s.mixed.shape(m.spec.value_width());
     p.multiply({{w.in, s.x.activations(w.in, 0, p.rows), nullptr, p.rows, s.proj.data(), w.in.n},
                 {w.ba, s.x.activations(w.ba, 0, p.rows), nullptr, p.rows, s.ba.data(), w.ba.n}});
-    if (p.committed)
+    if (p.settled)
         commit_part(p, layer);
+    if (p.committed > p.settled)
+        open_part(p, layer);
     if (p.previewed())
         preview_part(p, layer);
     m.pool.run(p.rows, [&](int64_t r, int) { s.mixed.quantize(m.kernels, form_of(w.out), r); });

@@ -128,6 +128,13 @@ std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
     return spans;
 }
 
+// Rows of a commit that no later pass computes again: under a block mask those of whole blocks.
+int settled_rows(const Pass &p, const BlockGrid &grid) {
+    if (!p.model.spec.block_mask())
+        return p.committed;
+    return int(std::max<int64_t>(0, grid.begin(p.start + p.committed) - p.start));
+}
+
 } // namespace
 
 Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const std::vector<int> &block_ids,
@@ -143,6 +150,7 @@ Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const
     }
     rows = int(ids.size());
     spans = spans_of(*this, grid);
+    settled = settled_rows(*this, grid);
 }
 
 DeltaRecord *Pass::record(int i) const {

@@ -206,6 +206,8 @@ void Model::check_preview(const State &state, const std::vector<int> &ids, const
         throw ArgumentError("width " + std::to_string(options.width) + " is negative");
     if (!options.rows)
         return;
+    if (spec.has(LayerKind::deltanet) && spec.causal_delta())
+        throw UnsupportedModel("rows cannot be left out of a recurrence over the block");
     const int n = int(state.open.size() + ids.size());
     if (!options.block || options.block->rows != n || options.block->pass != state.passes)
         throw ArgumentError("rows are left out, and no preview of the same block has just computed them");
@@ -266,7 +268,9 @@ int Model::run_preview(State &state, const std::vector<int> &ids, const std::vec
     state.passes++;
     if (options.block)
         options.block->pass = state.passes;
-    if (spec.block_mask() && !options.coreset && !options.rows && n <= spec.block_size) {
+    // It has left all that a commit would: keys and values, which recurrent layers do not have.
+    if (spec.block_mask() && !spec.has(LayerKind::deltanet) && !options.coreset && !options.rows &&
+        n <= spec.block_size) {
         state.previewed = block;
         std::copy_n(h + int64_t(pass.rows - 1) * width, width, state.previewed_hidden.data());
     }

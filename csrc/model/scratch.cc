@@ -43,6 +43,7 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     buffer(self.g, n * heads);
     buffer(self.beta, n * heads);
     buffer(self.conv, n * (deltanet ? s.conv_channels() : 0));
+    buffer(self.delta_state, deltanet && s.causal_delta() ? self.threads_ * int64_t(s.delta_k_dim) * s.delta_v_dim : 0);
     buffer(self.mixer_work, self.threads_ * mixer_floats);
     buffer(self.kv_row, n * (attention ? s.kv_width() : 0));
     buffer(self.router, n * s.num_experts);

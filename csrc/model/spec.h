@@ -67,7 +67,11 @@ struct Spec {
     int block_size = 0;     // width of a block as trained
     int coreset_size = 0;   // experts that the rows of one preview may use; 0: all
 
-    // Preview mode, where the public record leaves a choice (ARCHITECTURE.md).
+    // What DeltaNet layers do in a preview. operator: the bidirectional softmax over the block and its history, with
+    // tensors of its own. causal: the ordinary recurrence on a copy of the committed state.
+    std::string delta_preview = "operator";
+
+    // The operator, where the public record leaves a choice (ARCHITECTURE.md).
     bool history_q_scale = true;     // the read-out S^T q uses q * dk^-1/2
     bool preview_value_beta = false; // v weighted by beta
     bool preview_decay = false;      // not supported
@@ -88,6 +92,7 @@ struct Spec {
     int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
     int window(int layer) const { return windows.empty() ? 0 : windows[size_t(layer)]; }
+    bool causal_delta() const { return delta_preview == "causal"; }
     bool block_mask() const { return mask == "block"; }
     bool absolute_blocks() const { return block_origin == "absolute"; }
     bool has(LayerKind kind) const;

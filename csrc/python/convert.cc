@@ -227,6 +227,7 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("preview_value_beta", s.preview_value_beta);
     f.optional("preview_decay", s.preview_decay);
     f.optional("history_ref_rows", s.history_ref_rows);
+    f.optional("delta_preview", s.delta_preview);
     f.optional("mask", s.mask);
     f.optional("block_origin", s.block_origin);
     f.optional("logit_shift", s.logit_shift);

@@ -213,6 +213,10 @@ class Clover:
         head = "embed_tokens.weight" if self.config.tie_word_embeddings else "lm_head.weight"
         return self._project(head, self._norm(x, "norm.weight")), tuple(layers)
 
+    def visible(self, n: int, p: int, preview: bool) -> NDArray[np.bool_]:
+        """[n, p + n]: what the rows of a pass see in attention layers."""
+        return np.ones((n, p + n), dtype=bool) if preview else np.tri(n, p + n, k=p, dtype=bool)
+
     def _norm(self, x: Array, name: str) -> Array:
         return rmsnorm(x, self.w[name] + self.norm_offset, self.config.rms_norm_eps)
 
@@ -237,8 +241,7 @@ class Clover:
         q = rope(self._norm(q, name + "q_norm.weight"), *at)
         k = rope(self._norm(k, name + "k_norm.weight"), *at)
         k, v = np.concatenate([past.k, k]), np.concatenate([past.v, v])
-        visible = np.ones((n, p + n), dtype=bool) if preview else np.tri(n, p + n, k=p, dtype=bool)
-        o = attend(q, k, v, visible)
+        o = attend(q, k, v, self.visible(n, p, preview))
         if c.attn_output_gate:
             o = o * sigmoid(gate)
         return self._project(name + "o_proj.weight", o.reshape(n, -1)), AttentionState(k, v)
