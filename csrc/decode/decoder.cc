@@ -8,12 +8,6 @@
 namespace clover {
 namespace {
 
-void check_range(const char *name, double value, double low, double high) {
-    if (!(value >= low && value <= high)) // also refuses NaN
-        throw ArgumentError(std::string(name) + " " + std::to_string(value) + " is outside [" + std::to_string(low) +
-                            ", " + std::to_string(high) + "]");
-}
-
 constexpr double kLarge = 1e9;
 
 Counters difference(const Counters &a, const Counters &b) {
@@ -21,6 +15,12 @@ Counters difference(const Counters &a, const Counters &b) {
 }
 
 } // namespace
+
+void check_range(const char *name, double value, double low, double high) {
+    if (!(value >= low && value <= high)) // also refuses NaN
+        throw ArgumentError(std::string(name) + " " + std::to_string(value) + " is outside [" + std::to_string(low) +
+                            ", " + std::to_string(high) + "]");
+}
 
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
     : m_(model), state_(state), o_(options),
@@ -45,6 +45,8 @@ void Decoder::check_blocks(bool empty) const {
     check_range("sub_block", o_.sub_block, 0, o_.block_length);
     if (o_.sub_block && (o_.policy.steps || o_.editing.on()))
         throw ArgumentError("sub_block is not supported together with steps or edit_threshold");
+    if (m_.spec.uniform_noise())
+        check_canvases();
     if (empty && m_.spec.logit_shift)
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }
@@ -105,8 +107,10 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     const Counters before = m_.counters;
     if (!done() && o_.max_new_tokens == 0)
         result_.finish = Finish::length;
-    if (!done())
-        diffusion_ ? decode_blocks() : decode_tokens();
+    if (!done() && diffusion_)
+        m_.spec.uniform_noise() ? decode_canvases() : decode_blocks();
+    else if (!done())
+        decode_tokens();
     result_.counters.work = difference(m_.counters, before);
     result_.counters.decode_seconds = seconds() - result_.counters.prefill_seconds;
     return std::move(result_);

@@ -21,6 +21,7 @@ struct Pass {
     State &state; // a preview uses the rows of its caches behind the committed ones as working space
     Mode mode;
     const int *ids;
+    const float *soft = nullptr;   // preview: [n, H] mean embeddings of the one before; null: there is none
     int rows;                      // n
     int64_t start;                 // position of the first row
     std::vector<Span> spans;       // of attention
@@ -53,6 +54,19 @@ void attention_layer(Pass &, int layer);
 void delta_layer(Pass &, int layer);
 void sparse_experts(Pass &, int layer);
 void dense_feed_forward(Pass &, int layer);
+void dense_beside_experts(Pass &, int layer);
+
+// h [n, H], embedding rows, <- rmsnorm(h + feed-forward of the pass's soft rows): self_conditioning.cc.
+void condition(Pass &);
+
+// x [n, H] <- rmsnorm(h) and its codes
+void normalise(Pass &, const float *norm, Forms forms);
+
+// y [n, H] <- rmsnorm(y), where there is a norm
+void norm_output(Pass &, const float *norm);
+
+// y [n, H] <- down(act(gate(x)) * up(x)), of any width
+void gated_feed_forward(Pass &, const DenseWeights &);
 
 // out <- act(gate) * up, the activation being the spec's.
 void activate(const Model &, const float *gate, const float *up, int64_t ld, int rows, int n, float *out);

@@ -30,7 +30,7 @@ std::vector<double> inverse_frequencies(const Spec &s) {
 }
 
 std::vector<double> local_frequencies(const Spec &s) {
-    return s.rope_local_theta == 0 ? std::vector<double>() : powers(s.rope_local_theta, s.rotary_dim);
+    return s.rope_local_theta == 0 ? std::vector<double>() : powers(s.rope_local_theta, s.local_rotary_dim());
 }
 
 // The last row of `rows`, or all of them from `first` on.
@@ -185,6 +185,7 @@ void Model::preview(State &state, const std::vector<int> &ids, const PreviewOpti
     state.reserve(state.position + n);
     Pass pass(*this, state, Mode::preview, all.data(), int(all.size()), grid_of(spec, state.position));
     pass.coreset = options.coreset;
+    pass.soft = options.soft;
     if (options.width)
         pass.history_width = options.width;
     state.previewed.clear();

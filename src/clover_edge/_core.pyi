@@ -104,7 +104,16 @@ class Model:
         width: int | None = None,
         *,
         coreset: int | None = None,
+        soft: Floats | None = None,
     ) -> Floats: ...
+    def soft_embeddings(
+        self,
+        state: State,
+        ids: Ids,
+        *,
+        temperature: float = 1.0,
+        soft: Floats | None = None,
+    ) -> tuple[Floats, list[float]]: ...
     def observe(
         self,
         callback: Callable[[int, Literal["mixer", "feed_forward"], dict[str, NDArray[Any]]], None]
