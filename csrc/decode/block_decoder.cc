@@ -17,7 +17,9 @@ void Decoder::decode_blocks() {
 
 // Whether a block's commit waits for the next one's first pass. With shifted logits the commit decides the next
 // block's first token.
-bool Decoder::fuses() const { return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.logit_shift; }
+bool Decoder::fuses() const {
+    return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.logit_shift && !m_.spec.uniform_noise();
+}
 
 // Masks up to the end of the block that the state has open, or of the next one. With shifted logits the row before
 // it has decided its first token.

@@ -8,12 +8,6 @@
 namespace clover {
 namespace {
 
-void check_range(const char *name, double value, double low, double high) {
-    if (!(value >= low && value <= high)) // also refuses NaN
-        throw ArgumentError(std::string(name) + " " + std::to_string(value) + " is outside [" + std::to_string(low) +
-                            ", " + std::to_string(high) + "]");
-}
-
 constexpr double kLarge = 1e9;
 
 Counters difference(const Counters &a, const Counters &b) {
@@ -21,6 +15,12 @@ Counters difference(const Counters &a, const Counters &b) {
 }
 
 } // namespace
+
+void check_range(const char *name, double value, double low, double high) {
+    if (!(value >= low && value <= high)) // also refuses NaN
+        throw ArgumentError(std::string(name) + " " + std::to_string(value) + " is outside [" + std::to_string(low) +
+                            ", " + std::to_string(high) + "]");
+}
 
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
     : m_(model), state_(state), o_(options),
@@ -50,6 +50,8 @@ void Decoder::check_blocks(bool empty) const {
     if (o_.skip_rows && m_.spec.has(LayerKind::deltanet) && m_.spec.causal_delta())
         throw UnsupportedModel("skip_rows: rows cannot be left out of a recurrence over the block");
     check_range("refresh", o_.refresh, 0, kLarge);
+    if (m_.spec.uniform_noise())
+        check_canvases();
     if (empty && m_.spec.logit_shift)
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }
@@ -112,10 +114,12 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     const Counters before = m_.counters;
     if (!done() && o_.max_new_tokens == 0)
         result_.finish = Finish::length;
-    if (!done())
-        mode_ == DecodeMode::diffusion        ? decode_blocks()
-        : mode_ == DecodeMode::autoregressive ? decode_tokens()
-                                              : decode_speculatively();
+    if (!done() && mode_ == DecodeMode::autoregressive)
+        decode_tokens();
+    else if (!done() && mode_ == DecodeMode::speculative)
+        decode_speculatively();
+    else if (!done())
+        m_.spec.uniform_noise() ? decode_canvases() : decode_blocks();
     result_.counters.work = difference(m_.counters, before);
     result_.counters.decode_seconds = seconds() - result_.counters.prefill_seconds;
     return std::move(result_);

@@ -7,6 +7,9 @@
 
 namespace clover {
 
+// Throws ArgumentError naming the option where the value is outside [low, high] or NaN.
+void check_range(const char *name, double value, double low, double high);
+
 class Decoder {
   public:
     Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &);
@@ -24,6 +27,7 @@ class Decoder {
 
     void check(const std::vector<int> &prompt) const;
     void check_blocks(bool empty) const;
+    void check_canvases() const;
     void reserve(int64_t prompt_tokens);
     void prefill(const std::vector<int> &prompt);
 
@@ -40,6 +44,13 @@ class Decoder {
     std::vector<char> accept(const std::vector<int> &tokens, const std::vector<Pick> &picks, int step) const;
     bool settled(const std::vector<int> &block) const;
     bool masked(int id) const { return id == m_.spec.mask_token_id; }
+
+    // canvas_decoder.cc
+    void decode_canvases();
+    std::vector<int> denoise_canvas();
+    std::vector<double> canvas_step(std::vector<int> &canvas, int step, int steps, std::vector<int> &best,
+                                    std::vector<char> &accepted);
+    int noise(int64_t position, int step) const;
 
     // autoregressive.cc
     void decode_tokens();

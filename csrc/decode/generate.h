@@ -8,6 +8,7 @@
 
 #include "decode/editing.h"
 #include "decode/policy.h"
+#include "decode/renoise.h"
 #include "decode/sampling.h"
 #include "model/model.h"
 
@@ -24,6 +25,7 @@ struct DecodeOptions {
     int block_length = 0; // 0: the width the model was trained with
     ThresholdPolicy policy;
     EditPolicy editing;
+    RenoisePolicy renoise;       // of models whose blocks start as random ids; theirs is the temperature, too
     bool fixed_schedule = false; // steps share out the whole block, or else what is masked
     int sub_block = 0;           // positions of a block that are finished before those behind them; 0: all at once
     SamplingOptions sampling;
@@ -47,11 +49,12 @@ struct Event {
     int64_t tokens = 0; // prefill: committed tokens of the prompt
     int block = 0;      // counted from 0
     int step = 0;       // of the block, counted from 0
-    // step: the block behind it, the mask id where still masked; block: its final tokens, cut at the stop token or
-    // the budget.
+    // step: the block behind it, the mask id where still masked, or the next step's noise; block: its final tokens,
+    // cut at the stop token or the budget.
     std::vector<int> ids;
-    std::vector<int> draft;     // step: the step's pick at every position that was masked, else the token there
-    std::vector<char> accepted; // step: positions that it accepted or replaced
+    // step: the step's pick at every position that was masked, else the token there; of random ids the most probable
+    std::vector<int> draft;
+    std::vector<char> accepted; // step: positions that it accepted or replaced; of random ids those that it kept
     Finish finish = Finish::none;
 };
 

@@ -36,7 +36,9 @@ std::vector<int> Decoder::draft(int first, int rows) {
     block[0] = first;
     if (rows == 1)
         return block;
-    m_.preview(state_, block, {o_.coreset, 0});
+    PreviewOptions options;
+    options.coreset = o_.coreset;
+    m_.preview(state_, block, options);
     result_.counters.denoise_steps++;
     std::vector<int> masked;
     for (int row = 1; row < rows; row++)

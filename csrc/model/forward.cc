@@ -1,5 +1,5 @@
 // The page of equations (ARCHITECTURE.md): embed, then per layer h += mixer(norm1(h)),
-// h += feed_forward(norm2(h)).
+// h += feed_forward(norm2(h)), h *= the layer's scale where it has one.
 #include "model/forward.h"
 
 #include <algorithm>
@@ -51,37 +51,35 @@ bool add_row(float *h, const float *y, int64_t n) {
     return bad == 0;
 }
 
-// h += y of the half before, `half` halves being done.
+// h += y of the half before, `half` halves being done; behind a whole layer h *= its scale.
 void add_half(Pass &p, int64_t row, int half) {
     const int64_t width = p.model.spec.hidden_size;
     Scratch &s = p.model.scratch;
-    if (add_row(s.h.data() + row * width, s.y.data() + row * width, width))
+    float *h = s.h.data() + row * width;
+    const bool finite = add_row(h, s.y.data() + row * width, width);
+    if (p.model.spec.layer_scales && half && half % 2 == 0) {
+        const LayerWeights &w = p.layer(half / 2 - 1);
+        const float scale = row < p.committed ? w.commit_scale : w.preview_scale;
+        std::transform(h, h + width, h, [scale](float x) { return x * scale; });
+    }
+    if (finite)
         return;
     int none = -1;
     p.bad_half.compare_exchange_strong(none, half); // halves run one after the other: the first one stays
 }
 
-// h += y, x [n, H] <- rmsnorm(h), and its codes in the group sizes that the next products read
-void next_input(Pass &p, int half, const float *norm, Forms forms) {
-    Model &m = p.model;
+void normalise_row(Model &m, int64_t r, const float *norm, Forms forms) {
     const int width = m.spec.hidden_size;
-    m.pool.run(p.rows, [&](int64_t r, int) {
-        add_half(p, r, half);
-        m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
-                          m.scratch.x.row(r), width);
-        m.scratch.x.quantize(m.kernels, forms, r);
-    });
+    m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
+                      m.scratch.x.row(r), width);
+    m.scratch.x.quantize(m.kernels, forms, r);
 }
 
-// y [n, H] <- rmsnorm(y), where the model has a norm there
-void norm_output(Pass &p, const float *norm) {
-    if (!norm)
-        return;
-    Model &m = p.model;
-    const int width = m.spec.hidden_size;
-    m.pool.run(p.rows, [&](int64_t r, int) {
-        float *y = m.scratch.y.data() + r * width;
-        m.kernels.rmsnorm(y, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, y, width);
+// h += y, x [n, H] <- rmsnorm(h), and its codes in the group sizes that the next products read
+void next_input(Pass &p, int half, const float *norm, Forms forms) {
+    p.model.pool.run(p.rows, [&](int64_t r, int) {
+        add_half(p, r, half);
+        normalise_row(p.model, r, norm, forms);
     });
 }
 
@@ -141,7 +139,8 @@ Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const
            const PreviewOptions &options, const BlockGrid &grid)
     : model(model), state(state), ids(commit, commit + commit_rows), place(size_t(commit_rows)),
       start(state.position - int64_t(state.open.size())), committed(commit_rows), block_rows(int(block_ids.size())),
-      block(options.block), coreset(options.coreset), history_width(options.width ? options.width : block_rows) {
+      block(options.block), soft(options.soft), coreset(options.coreset),
+      history_width(options.width ? options.width : block_rows) {
     std::iota(place.begin(), place.end(), 0);
     for (int i = 0, n = int(options.rows ? options.rows->size() : block_ids.size()); i < n; i++) {
         const int row = options.rows ? (*options.rows)[size_t(i)] : i;
@@ -158,8 +157,7 @@ DeltaRecord *Pass::record(int i) const {
 }
 
 const float *Pass::angles(int layer) const {
-    const bool local = !model.local_inv_freq.empty() && model.spec.window(layer);
-    return model.scratch.rope.data() + (local ? int64_t(rows) * model.spec.rotary_dim : 0);
+    return model.scratch.rope.data() + (model.spec.local_rope(layer) ? int64_t(rows) * model.spec.rotary_dim : 0);
 }
 
 void Pass::multiply(const std::vector<Product> &products) {
@@ -168,18 +166,39 @@ void Pass::multiply(const std::vector<Product> &products) {
     clover::multiply(model.kernels, model.pool, products);
 }
 
+void normalise(Pass &p, const float *norm, Forms forms) {
+    p.model.pool.run(p.rows, [&](int64_t r, int) { normalise_row(p.model, r, norm, forms); });
+}
+
+void norm_output(Pass &p, const float *norm) {
+    if (!norm)
+        return;
+    Model &m = p.model;
+    const int width = m.spec.hidden_size;
+    m.pool.run(p.rows, [&](int64_t r, int) {
+        float *y = m.scratch.y.data() + r * width;
+        m.kernels.rmsnorm(y, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, y, width);
+    });
+}
+
 void mixer(Pass &p, int layer) {
     p.layer(layer).kind == LayerKind::attention ? attention_layer(p, layer) : delta_layer(p, layer);
     norm_output(p, p.layer(layer).post_norm1);
 }
 
 void feed_forward(Pass &p, int layer) {
-    p.layer(layer).feed_forward == FeedForward::experts ? sparse_experts(p, layer) : dense_feed_forward(p, layer);
-    norm_output(p, p.layer(layer).post_norm2);
+    const LayerWeights &w = p.layer(layer);
+    if (w.has_dense() && w.has_experts())
+        dense_beside_experts(p, layer);
+    else
+        w.has_experts() ? sparse_experts(p, layer) : dense_feed_forward(p, layer);
+    norm_output(p, w.post_norm2);
 }
 
 void forward(Pass &p) {
     embed(p);
+    if (p.block_rows && p.model.spec.self_conditioning_intermediate)
+        condition(p);
     float *rope = p.model.scratch.rope.data();
     rotary_angles(p, p.model.inv_freq, p.model.spec.rope_attention_factor, rope);
     rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.rows) * p.model.spec.rotary_dim);
@@ -189,7 +208,7 @@ void forward(Pass &p) {
         next_input(p, 2 * i, w.norm1, mixer_forms(w));
         mixer(p, i);
         observe(p, i, Half::mixer);
-        next_input(p, 2 * i + 1, w.norm2, feed_forward_forms(w));
+        next_input(p, 2 * i + 1, w.norm2, w.has_dense() ? dense_forms(w) : expert_forms(w));
         feed_forward(p, i);
         observe(p, i, Half::feed_forward);
     }

@@ -30,7 +30,7 @@ std::vector<double> inverse_frequencies(const Spec &s) {
 }
 
 std::vector<double> local_frequencies(const Spec &s) {
-    return s.rope_local_theta == 0 ? std::vector<double>() : powers(s.rope_local_theta, s.rotary_dim);
+    return s.rope_local_theta == 0 ? std::vector<double>() : powers(s.rope_local_theta, s.local_rotary_dim());
 }
 
 // The last row of `rows`, or all of them from `first` on.
@@ -208,6 +208,8 @@ void Model::check_preview(const State &state, const std::vector<int> &ids, const
         return;
     if (spec.has(LayerKind::deltanet) && spec.causal_delta())
         throw UnsupportedModel("rows cannot be left out of a recurrence over the block");
+    if (spec.self_conditioning_intermediate)
+        throw UnsupportedModel("rows cannot be left out of a canvas that is drawn anew");
     const int n = int(state.open.size() + ids.size());
     if (!options.block || options.block->rows != n || options.block->pass != state.passes)
         throw ArgumentError("rows are left out, and no preview of the same block has just computed them");
@@ -234,6 +236,8 @@ int Model::commit_and_preview(State &state, const std::vector<int> &ids, const s
     if (ids.size() > size_t(kMaxBlock))
         throw ArgumentError("a commit of " + std::to_string(ids.size()) + " tokens in the pass of a preview is above " +
                             std::to_string(kMaxBlock));
+    if (spec.self_conditioning_intermediate)
+        throw UnsupportedModel("a model with self-conditioning commits in passes of their own");
     if (options.rows)
         throw ArgumentError("the first preview of a block leaves no row out");
     const int64_t end = state.position + int64_t(ids.size());

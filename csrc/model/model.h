@@ -45,6 +45,7 @@ struct PreviewOptions {
     // Rows that are computed, ascending: of [state.open | ids]. The others are taken as `block` keeps them from the
     // preview before. Null: all.
     const std::vector<int> *rows = nullptr;
+    const float *soft = nullptr; // [n, H] of self-conditioning: what the preview before left; null: there was none
 };
 
 // Called between passes; throws to stop.

@@ -13,7 +13,7 @@ namespace clover {
 
 // Of one attention layer. The rows behind the committed ones are working space of a pass.
 struct KvCache {
-    Buffer<uint8_t> k, v; // [reserved rows, nkv, kv_bytes(format, hd)], k rotated
+    Buffer<uint8_t> k, v; // [reserved rows, nkv, kv_bytes(format, hd)] of the layer's shape, k rotated
 };
 
 // Of one DeltaNet layer.
@@ -82,7 +82,7 @@ class State {
     // Bytes of a state that has reserved `rows` rows.
     static int64_t bytes(const Spec &spec, KvFormat format, int64_t rows);
 
-    int64_t kv_row_bytes() const; // of keys or values of one token
+    int64_t kv_row_bytes(int layer) const; // of keys or values of one token
 
   private:
     void copy_from(const State &from);

@@ -191,7 +191,7 @@ class TimedLayers {
     void set_input(Pass &pass, int layer, const float *x) {
         const int64_t width = model_.spec.hidden_size;
         const LayerWeights &w = pass.layer(layer);
-        const Forms forms = mixer_forms(w) | feed_forward_forms(w);
+        const Forms forms = mixer_forms(w) | dense_forms(w) | expert_forms(w);
         for (int64_t r = 0; r < pass.rows; r++) {
             std::copy_n(x + r * width, width, model_.scratch.x.row(r));
             model_.scratch.x.quantize(model_.kernels, forms, r);

@@ -111,7 +111,16 @@ class Model:
         block: Block | None = None,
         compute: Sequence[int] | None = None,
         commit: Ids | None = None,
+        soft: Floats | None = None,
     ) -> Floats: ...
+    def soft_embeddings(
+        self,
+        state: State,
+        ids: Ids,
+        *,
+        temperature: float = 1.0,
+        soft: Floats | None = None,
+    ) -> tuple[Floats, list[float]]: ...
     def observe(
         self,
         callback: Callable[[int, Literal["mixer", "feed_forward"], dict[str, NDArray[Any]]], None]
