@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <optional>
 
@@ -179,6 +180,31 @@ std::pair<Floats, std::vector<double>> soft_embeddings(Engine &engine, Sequence 
     return {std::move(out), std::move(entropy)};
 }
 
+double time_pass(Engine &engine, Sequence &sequence, const py::object &commit, const py::object &block, int head,
+                 std::optional<int> coreset) {
+    check_owner(engine, sequence);
+    const std::vector<int> first = ids_from(commit), ids = ids_from(block);
+    std::vector<int> rows;
+    for (int row = 0; row < head; row++)
+        rows.push_back(row);
+    if (first.size() + ids.size() < rows.size())
+        throw ArgumentError("head " + std::to_string(head) + " is more rows than the pass has");
+    Model &model = engine.model;
+    PreviewOptions options;
+    options.coreset = coreset.value_or(model.spec.coreset_size);
+    const Lease lease(engine);
+    const auto begin = std::chrono::steady_clock::now();
+    if (ids.empty())
+        model.commit(sequence.state, first, Logits::none, false, nullptr, check_signals);
+    else if (first.empty())
+        model.preview(sequence.state, ids, options);
+    else
+        model.commit_and_preview(sequence.state, first, ids, options);
+    if (head > 0)
+        head_pass(model, model.scratch.h.data(), rows, HeadRule{});
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py::dict &options,
              const py::object &callback) {
     check_owner(engine, sequence);
@@ -306,8 +332,13 @@ constexpr const char *kSoftDoc =
     "What self-conditioning keeps of a preview: (soft [n, H], the mean embedding of every row under its probabilities\n"
     "at this temperature; their entropies [n] in nats). Raises ArgumentError, UnsupportedModelError.";
 
+constexpr const char *kTimePassDoc = "Seconds of a pass that commits ids [0 or more], previews a block [0 or more] "
+                                     "behind them and reduces `head` of its\n"
+                                     "rows over the vocabulary, as a step of generate() does.";
+
 constexpr const char *kGenerateDoc =
-    "Commits ids and generates. options: mode (diffusion or ar; left out: the model's own), max_new_tokens, "
+    "Commits ids and generates. options: mode (diffusion, ar or speculative; left out: the model's own), "
+    "max_new_tokens, "
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, t_min, t_max, "
     "entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
@@ -368,6 +399,8 @@ void register_model(py::module_ &m) {
              py::arg("soft") = py::none(), kPreviewDoc)
         .def("soft_embeddings", &soft_embeddings, py::arg("state"), py::arg("ids"), py::kw_only(),
              py::arg("temperature") = 1.0, py::arg("soft") = py::none(), kSoftDoc)
+        .def("time_pass", &time_pass, py::arg("state"), py::arg("commit"), py::arg("block"), py::kw_only(),
+             py::arg("head") = 0, py::arg("coreset") = py::none(), kTimePassDoc)
         .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
              py::arg("callback") = py::none(), kGenerateDoc);
 }

@@ -121,6 +121,15 @@ class Model:
         temperature: float = 1.0,
         soft: Floats | None = None,
     ) -> tuple[Floats, list[float]]: ...
+    def time_pass(
+        self,
+        state: State,
+        commit: Ids,
+        block: Ids,
+        *,
+        head: int = 0,
+        coreset: int | None = None,
+    ) -> float: ...
     def observe(
         self,
         callback: Callable[[int, Literal["mixer", "feed_forward"], dict[str, NDArray[Any]]], None]

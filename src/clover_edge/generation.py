@@ -11,6 +11,7 @@ from .errors import ArgumentError, ModelFormatError
 
 DEFAULT_MAX_NEW_TOKENS = 256
 MODES = ("diffusion", "ar", "speculative")
+QUALITIES = ("exact", "balanced", "fast")  # of a plan: see clover_edge.tuning
 NO_MASK = -1  # the mask token's id where there is none
 
 
@@ -37,6 +38,7 @@ class GenerationOptions(TypedDict, total=False):
     skip_rows: bool | None
     refresh: int | None
     mode: str | None
+    quality: str | None
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,9 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
-    if is_autoregressive(spec) and (name in DENOISING or (name == "mode" and value in DENOISING_MODES)):
+    if is_autoregressive(spec) and (
+        name in DENOISING or (name == "mode" and value in DENOISING_MODES)
+    ):
         raise ArgumentError(
             f"{name}: {value!r}: the model is autoregressive, it cannot denoise blocks"
         )

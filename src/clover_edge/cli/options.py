@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..generation import MODES
+from ..generation import MODES, QUALITIES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -38,6 +38,11 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="leave decided positions out of the steps: faster, approximate",
     )
+    group.add_argument(
+        "--quality",
+        choices=QUALITIES,
+        help="choose mode, width and approximations for this machine (see: tune)",
+    )
     group.add_argument("--stop", action="append", metavar="TEXT", help="end in front of TEXT")
     group.add_argument(
         "--mode",
@@ -48,7 +53,12 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
 
 def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, as keyword arguments."""
-    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + ["stop", "mode", "skip_rows"]
+    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + [
+        "stop",
+        "mode",
+        "skip_rows",
+        "quality",
+    ]
     given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
