@@ -1,135 +1,94 @@
-// Decoding under a full mask: the text and a canvas of masks, as long as the answer may be, see each other. Blocks of
-// the canvas are denoised from left to right; nothing is final for the model before the end, so a block that is done
-// becomes text and nothing more.
-#include <algorithm>
+// Block diffusion from random ids: a canvas is drawn, kept and drawn again until it rests, then committed.
+#include <limits>
 
 #include "decode/decoder.h"
+#include "model/self_conditioning.h"
 
 namespace clover {
-namespace {
 
-// Adds to the penalties, which are in the order of their ids.
-void penalise(std::vector<HeadRule::Penalty> &penalties, const std::vector<int> &ids, double subtract) {
-    for (int id : ids) {
-        auto at = std::lower_bound(penalties.begin(), penalties.end(), id,
-                                   [](const HeadRule::Penalty &p, int wanted) { return p.id < wanted; });
-        if (at == penalties.end() || at->id != id)
-            at = penalties.insert(at, {id, 0});
-        at->subtract += float(subtract);
-    }
+void Decoder::check_canvases() const {
+    const RenoisePolicy &r = o_.renoise;
+    constexpr double large = 1e9;
+    check_range("t_min", r.t_min, 0, large);
+    check_range("t_max", r.t_max, r.t_min, large);
+    check_range("entropy_bound", r.entropy_bound, 0, large);
+    check_range("stability_threshold", r.stability_threshold, 0, large);
+    check_range("confidence_threshold", r.confidence_threshold, 0, large);
+    if (o_.sub_block || o_.editing.on() || o_.fixed_schedule || o_.skip_rows)
+        throw ArgumentError(
+            "sub_block, edit_threshold, fixed_schedule and skip_rows are not supported of canvases of random ids");
 }
 
-} // namespace
-
-void Decoder::check_canvas() const {
-    const CanvasPolicy &c = o_.canvas;
-    check_range("factor", c.factor, 0, kLarge);
-    check_range("eps", c.eps, 0, 1);
-    check_range("confidence_temperature", c.confidence_temperature, 0, kLarge);
-    check_range("stop_penalty", o_.stop_penalty, -kLarge, kLarge);
-    const bool full = m_.spec.full_mask();
-    if (!full && (o_.cache != CanvasCache::none || !c.plain() || o_.stop_penalty != 0))
-        throw ArgumentError("cache, factor, eps, confidence, confidence_temperature and stop_penalty are for models of "
-                            "mask \"full\"");
-    if (full && (o_.editing.on() || o_.sub_block))
-        throw ArgumentError("edit_threshold and sub_block are not supported of mask \"full\"");
-    if (c.eps > 0 && (o_.policy.steps == 0 || c.factor > 0))
-        throw ArgumentError("eps needs steps, and takes no factor");
-    if (c.factor > 0 && c.confidence != Confidence::probability)
-        throw ArgumentError("factor looks at probabilities: it takes no other confidence");
-    if (c.confidence_temperature > 0 && c.confidence == Confidence::random)
-        throw ArgumentError("confidence_temperature: random confidence has none");
-    if (o_.stop_penalty != 0 && o_.sampling.repetition_penalty != 1)
-        throw ArgumentError("stop_penalty is not supported together with repetition_penalty");
-}
-
-void Decoder::decode_canvas() {
-    o_.canvas.base = o_.policy;
+void Decoder::decode_canvases() {
     while (!done()) {
-        std::vector<int> block(size_t(std::min<int64_t>(o_.block_length, budget())), m_.spec.mask_token_id);
-        if (o_.fixed_schedule)
-            o_.canvas.base.schedule_width = int(block.size());
-        denoise_canvas(block);
-        if (!done()) // else cancelled in the middle of the block
-            close_block(std::move(block));
+        std::vector<int> canvas = denoise_canvas();
+        if (done()) // cancelled in the middle of the canvas
+            return;
+        for (int id : canvas)
+            seen_[id]++;
+        close_block(std::move(canvas));
     }
 }
 
-void Decoder::denoise_canvas(std::vector<int> &block) {
-    bool whole = true; // as the block's first step is with any cache
-    for (int s = 0; !done() && !settled(block); s++) {
+// A random real id for a position in front of a step; picks draw under step numbers from 0 up.
+int Decoder::noise(int64_t position, int step) const {
+    return int(uniform(o_.sampling.seed, position, -1 - step) * m_.spec.valid_vocab);
+}
+
+// The most probable ids of the last step.
+std::vector<int> Decoder::denoise_canvas() {
+    const int width = o_.block_length, steps = o_.policy.steps ? o_.policy.steps : RenoisePolicy::kSteps;
+    std::vector<int> canvas, best(size_t(width), 0);
+    for (int i = 0; i < width; i++)
+        canvas.push_back(noise(state_.position + i, 0));
+    Stability stability;
+    bool settled = false;
+    for (int s = 0; s < steps && !settled && !done(); s++) {
         tick_();
-        std::vector<int> masks;
-        std::vector<double> u;
-        for (int i = 0; i < int(block.size()); i++)
-            if (masked(block[size_t(i)])) {
-                masks.push_back(i);
-                u.push_back(uniform(~o_.sampling.seed, state_.position + i, s)); // tokens are drawn by the seed itself
-            }
-        if (o_.canvas.idle(u, s))
-            continue;
-        preview_canvas(block, whole);
         Event event(Event::Type::step);
-        const std::vector<Pick> picks = pick_masks(masks, whole, s);
-        const std::vector<char> accepted = o_.canvas.accept(picks, u, s);
-        event.accepted.assign(block.size(), 0);
-        event.draft = block;
-        for (size_t i = 0; i < masks.size(); i++) {
-            const size_t at = size_t(masks[i]);
-            event.draft[at] = picks[i].id;
-            if (!accepted[i])
-                continue;
-            event.accepted[at] = 1;
-            block[at] = picks[i].id;
-            seen_[picks[i].id]++;
-        }
-        whole = false;
+        const std::vector<double> entropy = canvas_step(canvas, s, steps, best, event.accepted);
+        settled = stability.settled(o_.renoise, best, entropy);
         result_.counters.denoise_steps++;
         event.block = int(result_.counters.blocks);
         event.step = s;
-        event.ids = block;
+        event.ids = canvas;
+        event.draft = best;
         notify(event);
     }
+    return best;
 }
 
-// With shifted logits the row in front of the block decides its first token, and is computed with it.
-int64_t Decoder::first_computed(bool whole) const {
-    return whole || o_.cache == CanvasCache::none ? 0 : state_.position - m_.spec.logit_shift;
-}
-
-void Decoder::preview_canvas(const std::vector<int> &block, bool whole) {
-    std::vector<int> canvas = block;
-    canvas.resize(size_t(budget()), m_.spec.mask_token_id);
-    PreviewOptions part;
-    part.first = first_computed(whole);
-    if (!whole && o_.cache == CanvasCache::dual)
-        part.last = state_.position + int64_t(block.size());
-    m_.preview(state_, canvas, part);
-}
-
-// For positions of the block, a few rows at a time: statistics of a canvas's rows may be many.
-std::vector<Pick> Decoder::pick_masks(const std::vector<int> &masks, bool whole, int step) {
-    std::vector<HeadRule::Penalty> penalties;
-    HeadRule rule = head_rule(o_.sampling, seen_, penalties);
-    if (o_.stop_penalty != 0)
-        penalise(penalties, o_.stop_ids, o_.stop_penalty);
-    rule.penalties = penalties.data();
-    rule.penalty_count = int(penalties.size());
-    const int64_t row0 = state_.position - m_.spec.logit_shift - first_computed(whole);
-    const size_t most = size_t(m_.scratch.rows());
-    std::vector<Pick> picks;
-    for (size_t at = 0; at < masks.size(); at += most) {
-        std::vector<int> rows;
-        std::vector<double> u;
-        for (size_t i = at; i < std::min(masks.size(), at + most); i++) {
-            rows.push_back(int(row0 + masks[i]));
-            u.push_back(uniform(o_.sampling.seed, state_.position + masks[i], step));
-        }
-        HeadPass head = head_pass(m_, m_.scratch.h.data(), rows, rule);
-        const std::vector<Pick> found = pick(head, o_.sampling, u, o_.canvas.confidence);
-        picks.insert(picks.end(), found.begin(), found.end());
+// One preview. Draws anew at every position, keeps what the bound allows and renoises the rest.
+std::vector<double> Decoder::canvas_step(std::vector<int> &canvas, int step, int steps, std::vector<int> &best,
+                                         std::vector<char> &accepted) {
+    const bool conditioned = m_.spec.self_conditioning_intermediate > 0;
+    float *soft = conditioned ? m_.scratch.soft.data() : nullptr;
+    PreviewOptions options;
+    options.coreset = o_.coreset;
+    options.soft = step ? soft : nullptr;
+    m_.preview(state_, canvas, options);
+    SamplingOptions sampling = o_.sampling;
+    sampling.temperature = o_.renoise.temperature(step, steps);
+    std::vector<int> rows;
+    std::vector<double> u;
+    for (int i = 0; i < int(canvas.size()); i++) {
+        rows.push_back(i);
+        u.push_back(uniform(sampling.seed, state_.position + i, step));
     }
-    return picks;
+    std::vector<HeadRule::Penalty> penalties;
+    HeadRule rule = head_rule(sampling, seen_, penalties);
+    if (sampling.temperature == 0) // the distribution is the most probable id
+        rule.inverse_temperature = std::numeric_limits<float>::max();
+    HeadPass head = head_pass(m_, m_.scratch.h.data(), rows, rule);
+    const std::vector<Pick> picks = pick(head, sampling, u);
+    const std::vector<double> entropy = soften(m_, head, step + 1 < steps ? soft : nullptr);
+    accepted = o_.renoise.accept(entropy);
+    for (int i = 0; i < int(canvas.size()); i++) {
+        const size_t at = size_t(i);
+        best[at] = head.total(i).argmax;
+        canvas[at] = accepted[at] ? picks[at].id : noise(state_.position + i, step + 1);
+    }
+    return entropy;
 }
 
 } // namespace clover

@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
+#include "model/block.h"
 #include "model/scratch.h"
 #include "model/spec.h"
 #include "model/state.h"
@@ -39,9 +40,12 @@ enum class Logits { none, last, all };
 struct PreviewOptions {
     int coreset = 0; // experts that the block may use; 0: all
     int width = 0;   // rows that the history's logit counts; 0: the block's own
-    // Under a full mask: positions [first, last) alone are computed, and see the keys and values that earlier passes
-    // over a text and canvas of this length left of the others. last 0: all of them.
-    int64_t first = 0, last = 0;
+    // What the block's previews keep from step to step; its coreset is then its first preview's. May be null.
+    Block *block = nullptr;
+    // Rows that are computed, ascending: of [state.open | ids]. The others are taken as `block` keeps them from the
+    // preview before. Null: all.
+    const std::vector<int> *rows = nullptr;
+    const float *soft = nullptr; // [n, H] of self-conditioning: what the preview before left; null: there was none
 };
 
 // Called between passes; throws to stop.
@@ -71,9 +75,14 @@ class Model {
     void commit(State &, const std::vector<int> &ids, Logits, bool rollback, float *logits, const Tick &tick);
 
     // One denoising pass over a block behind the state, which stays as it is. Leaves the last layer's
-    // output in scratch.h, for the functions of head.h: [state.open + n, H], the rows of an open block in front; under
-    // a full mask the positions asked for. Throws UnsupportedModel where the spec has no preview.
+    // output in scratch.h, for the functions of head.h: [state.open + n, H], the rows of an open block in front, or of
+    // options.rows alone. Throws UnsupportedModel where the spec has no preview, ArgumentError for rows that `block`
+    // does not keep.
     void preview(State &, const std::vector<int> &ids, const PreviewOptions &);
+
+    // commit(ids), then preview(block), in one pass over the weights: row by row the same numbers. Returns how many
+    // rows stand in front of the preview's in scratch.h. With a block mask `ids` end a block.
+    int commit_and_preview(State &, const std::vector<int> &ids, const std::vector<int> &block, const PreviewOptions &);
 
     // Back to position 0, or to any row of the last commit made with rollback: the state is then the one
     // that committing only the rows before it would have left. Bit for bit in the sequential form; in the
@@ -105,8 +114,10 @@ class Model {
     static constexpr int kMaxBlock = 1024; // rows of a preview, but under a full mask
 
   private:
+    void check_commit(const State &, const std::vector<int> &ids) const;
+    void check_preview(const State &, const std::vector<int> &ids, const PreviewOptions &) const;
     void commit_text(State &, const std::vector<int> &ids, Logits, float *logits, const Tick &);
-    void run_text(State &, const std::vector<int> &text, int64_t first, int64_t last);
+    int run_preview(State &, const std::vector<int> &ids, const std::vector<int> &block, const PreviewOptions &);
 };
 
 } // namespace clover

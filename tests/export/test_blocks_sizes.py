@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tiny_blocks import blocks_config, blocks_shapes, llada2_name
-from tiny_canvas import canvas_config, canvas_shapes, trunk_config
+from tiny_full_attention import full_attention_config, full_attention_shapes, trunk_config
 
 from clover_edge.export import Checkpoint, plan_export
 
@@ -160,8 +160,8 @@ def test_plan(tmp_path: Path, name: str) -> None:
 def test_plan_with_full_attention(tmp_path: Path, name: str) -> None:
     family, keys, parameters, nbytes = CANVAS[name]
     trunk = trunk_config(family, **keys)
-    config = {**canvas_config(family, trunk), "mask_token_id": 7}
-    write_headers(tmp_path, canvas_shapes(family, trunk).items(), config)
+    config = {**full_attention_config(family, trunk), "mask_token_id": 7}
+    write_headers(tmp_path, full_attention_shapes(family, trunk).items(), config)
     check_plan(tmp_path, parameters, nbytes)
 
 

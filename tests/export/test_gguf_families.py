@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tiny_gguf
 from oracle.compare import relative_error
-from tiny_canvas import make_canvas, special_ids
+from tiny_full_attention import make_full_attention, special_ids
 from tiny_gemma import gemma_config, make_gemma
 from tiny_hybrid import hybrid_config, make_hybrid
 from tokenizers import Tokenizer
@@ -55,7 +55,7 @@ def test_hybrids(tmp_path: Path, open_core: Callable[..., Any], arch: str, famil
 
 @pytest.mark.parametrize("family", ["dream", "llada"])
 def test_full_attention(tmp_path: Path, open_core: Callable[..., Any], family: str) -> None:
-    tensors, config = make_canvas(tmp_path / "in", family, dtype="f32")
+    tensors, config = make_full_attention(tmp_path / "in", family, dtype="f32")
     keys = gemma_keys({**config, "head_dim": 16, "sliding_window": 0})
     keys["rope.freq_base"] = 100.0
     theirs = tiny_gguf.dense(tensors, family, 4, 2)

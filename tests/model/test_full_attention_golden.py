@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 from golden_files import golden_file, maker_of
-from oracle.canvas import CanvasOptions, CanvasTransformer, generate_canvas
 from oracle.compare import relative_error
+from oracle.full_attention import CanvasOptions, FullTransformer, generate_canvas
 
 from clover_edge import _core
 
 TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
-MAKER = maker_of("canvas")
+MAKER = maker_of("full_attention")
 IDS = MAKER.token_ids()
 PROMPT = IDS[: MAKER.PROMPT]
 
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, np.ndarray]:
-    return golden_file("canvas")
+    return golden_file("full_attention")
 
 
 def source(make: Callable[..., Any], case: str) -> Any:
@@ -45,12 +45,12 @@ def core_options(o: CanvasOptions) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_oracle_is_transformers(
-    golden: dict[str, np.ndarray], tiny_canvas: Callable[..., Any], case: str
+    golden: dict[str, np.ndarray], tiny_full_attention: Callable[..., Any], case: str
 ) -> None:
-    checkpoint = source(tiny_canvas, case)
+    checkpoint = source(tiny_full_attention, case)
     drawn = MAKER.checksum(checkpoint.tensors)
     assert drawn == str(golden[f"{case}: checksum"]), "the maker draws other weights now"
-    model: CanvasTransformer = checkpoint.oracle()
+    model: FullTransformer = checkpoint.oracle()
     found = model.logits(IDS)[list(MAKER.ROWS)]
     assert relative_error(found, golden[f"{case}: logits"]) < TOLERANCE
     text = generate_canvas(model.part, PROMPT, MAKER.options_of(case, checkpoint.config))
@@ -62,14 +62,14 @@ def test_oracle_is_transformers(
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_core_is_transformers(
     golden: dict[str, np.ndarray],
-    tiny_canvas: Callable[..., Any],
+    tiny_full_attention: Callable[..., Any],
     pack: Callable[..., Path],
     open_core: Callable[..., Any],
     case: str,
     isa: str,
 ) -> None:
     """Logits of a whole text, and a whole generation: every id, every accepted position."""
-    checkpoint = source(tiny_canvas, case)
+    checkpoint = source(tiny_full_attention, case)
     core = open_core(pack(checkpoint, "f32"), isa=isa)
     whole = core.commit(core.new_state(len(IDS)), IDS, logits="all")
     assert relative_error(whole[list(MAKER.ROWS)], golden[f"{case}: logits"]) < TOLERANCE
@@ -97,10 +97,10 @@ def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
             assert len({len(step) for step in changed}) > 1, case
 
 
-def test_rules_differ(tiny_canvas: Callable[..., Any]) -> None:
+def test_rules_differ(tiny_full_attention: Callable[..., Any]) -> None:
     """On the same weights each rule accepts other positions."""
     case = "dream, entropy"
-    checkpoint = source(tiny_canvas, case)
+    checkpoint = source(tiny_full_attention, case)
     model, o = checkpoint.oracle(), MAKER.options_of(case, checkpoint.config)
     ways = [replace(o, confidence=name) for name in ("probability", "margin", "entropy", "random")]
     ways.append(replace(o, confidence_temperature=0.5))
@@ -108,21 +108,21 @@ def test_rules_differ(tiny_canvas: Callable[..., Any]) -> None:
     assert len(set(found)) == len(ways)
 
 
-def _with(**keys: Any) -> Callable[[CanvasTransformer], CanvasTransformer]:
-    return lambda model: CanvasTransformer(model.w, {**model.config, **keys})
+def _with(**keys: Any) -> Callable[[FullTransformer], FullTransformer]:
+    return lambda model: FullTransformer(model.w, {**model.config, **keys})
 
 
-def _without(part: str, value: float = 0.0) -> Callable[[CanvasTransformer], CanvasTransformer]:
+def _without(part: str, value: float = 0.0) -> Callable[[FullTransformer], FullTransformer]:
     """The tensors of that name have a value that does nothing."""
 
-    def change(model: CanvasTransformer) -> CanvasTransformer:
+    def change(model: FullTransformer) -> FullTransformer:
         weights = {n: w if part not in n else w * 0 + value for n, w in model.w.items()}
-        return CanvasTransformer(weights, model.config)
+        return FullTransformer(weights, model.config)
 
     return change
 
 
-class Causal(CanvasTransformer):
+class Causal(FullTransformer):
     def visible(self, n: int, p: int) -> Any:
         return np.tri(n, p, dtype=bool)
 
@@ -140,19 +140,19 @@ WRONG = {
 
 @pytest.mark.parametrize(("case", "what"), WRONG)
 def test_golden_tells_models_apart(
-    golden: dict[str, np.ndarray], tiny_canvas: Callable[..., Any], case: str, what: str
+    golden: dict[str, np.ndarray], tiny_full_attention: Callable[..., Any], case: str, what: str
 ) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
-    wrong = WRONG[case, what](source(tiny_canvas, case).oracle())
+    wrong = WRONG[case, what](source(tiny_full_attention, case).oracle())
     found = wrong.logits(IDS)[list(MAKER.ROWS)]
     assert relative_error(found, golden[f"{case}: logits"]) > 10 * TOLERANCE
 
 
 @pytest.mark.parametrize("case", ["dream, entropy", "llada, schedule"])
 def test_golden_tells_shifts_apart(
-    golden: dict[str, np.ndarray], tiny_canvas: Callable[..., Any], case: str
+    golden: dict[str, np.ndarray], tiny_full_attention: Callable[..., Any], case: str
 ) -> None:
-    checkpoint = source(tiny_canvas, case)
+    checkpoint = source(tiny_full_attention, case)
     o = MAKER.options_of(case, checkpoint.config)
     wrong = generate_canvas(checkpoint.oracle().part, PROMPT, replace(o, shift=1 - o.shift))
     assert wrong.ids != golden[f"{case}: ids"].tolist()

@@ -20,7 +20,7 @@ from oracle.transformer import Transformer
 Judge = Callable[[Sequence[int], int, int], Array]
 
 
-class CanvasTransformer(Transformer):
+class FullTransformer(Transformer):
     """A transformer all of whose rows see each other."""
 
     first = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_canvas import FAMILIES, special_ids
+from tiny_full_attention import FAMILIES, special_ids
 
 import clover_edge
 from clover_edge.cli.main import main
@@ -21,11 +21,11 @@ from clover_edge.generation import GenerationConfig
 
 
 @pytest.fixture
-def folder(tiny_canvas: Any, tmp_path: Path) -> Callable[..., Path]:
+def folder(tiny_full_attention: Any, tmp_path: Path) -> Callable[..., Path]:
     def copy(family: str, file: str = "config.json", **keys: Any) -> Path:
         """A copy of a checkpoint, a file of its changed; None drops a key."""
         if not (tmp_path / "in").exists():
-            shutil.copytree(tiny_canvas(family).folder, tmp_path / "in")
+            shutil.copytree(tiny_full_attention(family).folder, tmp_path / "in")
         path = tmp_path / "in" / file
         config = {**json.loads(path.read_text()), **keys}
         path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
@@ -40,8 +40,8 @@ def model_of(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize(("family", "shift"), [("dream", 1), ("llada", 0), ("llada_moe", 0)])
-def test_families(tiny_canvas: Any, family: str, shift: int) -> None:
-    model, ids = model_of(tiny_canvas(family).folder), special_ids(family, 320)
+def test_families(tiny_full_attention: Any, family: str, shift: int) -> None:
+    model, ids = model_of(tiny_full_attention(family).folder), special_ids(family, 320)
     spec, stops = model.spec, FAMILIES[family][4]
     assert model.family == family
     assert (spec["mask"], spec["logit_shift"], spec["block_size"]) == ("full", shift, 32)
@@ -53,8 +53,8 @@ def test_families(tiny_canvas: Any, family: str, shift: int) -> None:
     assert not model.warnings
 
 
-def test_llada_moe_router(tiny_canvas: Any) -> None:
-    spec = model_of(tiny_canvas("llada_moe").folder).spec
+def test_llada_moe_router(tiny_full_attention: Any) -> None:
+    spec = model_of(tiny_full_attention("llada_moe").folder).spec
     names = ("router", "norm_topk", "num_experts", "top_k", "expert_intermediate", "qk_norm")
     assert [spec[name] for name in names] == ["softmax", False, 16, 4, 32, True]
 
@@ -110,8 +110,8 @@ def test_mask_id_from_the_tokenizer(folder: Callable[..., Path], family: str) ->
         model_of(path)
 
 
-def test_missing_and_surplus_tensors(tiny_canvas: Any, tmp_path: Path) -> None:
-    shutil.copytree(tiny_canvas("llada").folder, tmp_path / "in")
+def test_missing_and_surplus_tensors(tiny_full_attention: Any, tmp_path: Path) -> None:
+    shutil.copytree(tiny_full_attention("llada").folder, tmp_path / "in")
     config = json.loads((tmp_path / "in" / "config.json").read_text())
     for layers, said in ((4, r"blocks\.3\.q_proj\.weight"), (2, r"blocks\.2\.\S+.*not known")):
         (tmp_path / "in" / "config.json").write_text(json.dumps({**config, "n_layers": layers}))
@@ -147,9 +147,9 @@ def test_defaults_out_of_their_domain(
         model_of(folder("dream", "generation_config.json", **keys))
 
 
-def test_decode_defaults(tiny_canvas: Any) -> None:
+def test_decode_defaults(tiny_full_attention: Any) -> None:
     """The family's, then the caller's."""
-    model = model_of(tiny_canvas("llada").folder)
+    model = model_of(tiny_full_attention("llada").folder)
     config = GenerationConfig.resolve("x", model.spec, model.generation)
     assert (config.cache, config.block_length, config.threshold) == ("dual", 32, 0.9)
     assert config.fixed_schedule
@@ -186,9 +186,11 @@ def test_options_of_full_attention_alone(name: str) -> None:
         GenerationConfig.resolve("x", {**FULL, "mask": "block"}, {}, **{name: 1})
 
 
-def test_the_command_line(tiny_canvas: Any, pack: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(
+    tiny_full_attention: Any, pack: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Options with dashes, and a line of counters that has no prefill."""
-    folder = pack(tiny_canvas("dream"), "f32")
+    folder = pack(tiny_full_attention("dream"), "f32")
     prompt = ["run", str(folder), "the cat", "--raw", "--max-new-tokens", "8"]
     eps = ["--steps", "8", "--eps", "0.001", "--confidence", "entropy", "--block-length", "8"]
     assert main([*prompt, *eps, "--cache", "none", "--confidence-temperature", "0.1"]) == 0
@@ -201,9 +203,11 @@ def test_the_command_line(tiny_canvas: Any, pack: Any, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("recipe", ["int8", "int4"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_text_in_text_out(tiny_canvas: Any, tmp_path: Path, family: str, recipe: str) -> None:
+def test_text_in_text_out(
+    tiny_full_attention: Any, tmp_path: Path, family: str, recipe: str
+) -> None:
     """Through the face: drafts as wide as what is left of the canvas, and the same text as ids."""
-    export_checkpoint(tiny_canvas(family).folder, tmp_path / "out", recipe=recipe)
+    export_checkpoint(tiny_full_attention(family).folder, tmp_path / "out", recipe=recipe)
     asked: dict[str, Any] = {"max_new_tokens": 20, "block_length": 8}
     with clover_edge.load(tmp_path / "out", threads=1) as model:
         events = list(model.stream("the cat and the", **asked))

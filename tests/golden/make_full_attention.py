@@ -1,10 +1,10 @@
-"""Makes ``canvas.npz``: what `transformers` computes for tiny models with full attention.
+"""Makes ``full_attention.npz``: what `transformers` computes for tiny models with full attention.
 
-    python tests/golden/make_canvas.py        # needs the `judge` extra: torch, transformers
+    python tests/golden/make_full_attention.py        # needs the `judge` extra: torch, transformers
 
 Dream is Qwen2, LLaDA Llama and LLaDA-MoE Qwen3-MoE whose chosen weights are not scaled, each under
 a mask that hides nothing. For every case the file keeps logits of some rows in float32, a whole
-greedy generation (``oracle/canvas.py``'s loop over the judge, nothing cached) and a checksum of the
+greedy generation (``oracle/full_attention.py``'s loop over the judge, nothing cached) and a checksum of the
 weights, which are drawn again from the seed.
 """
 
@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
-GOLDEN = HERE / "canvas.npz"
+GOLDEN = HERE / "full_attention.npz"
 LENGTH, ROWS = 48, (0, 1, 7, 23, 30, 47)  # tokens, and those whose logits are kept
 MARGIN = 1e-4  # least distance of a decision to another one
 PROMPT, NEW, WIDTH = 19, 24, 8  # tokens, of the answer, of a block
 WHOLE = {"width": NEW}
 DREAM = {**WHOLE, "steps": 9, "eps": 1e-3, "threshold": 1.0}
-# family, arguments of make_canvas, options of the generation
+# family, arguments of make_full_attention, options of the generation
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "dream, origin": ("dream", {}, {**DREAM, "confidence": "random"}),
     "dream, maskgit_plus": ("dream", {}, DREAM),
@@ -53,13 +53,13 @@ SEEDS = dict(zip(CASES, (4, 0, 6, 8, 4, 8, 8, 2, 8, 11, 9, 12), strict=True))
 
 
 def arguments(case: str) -> dict[str, Any]:
-    """Of ``make_canvas``."""
+    """Of ``make_full_attention``."""
     return {"seed": SEEDS[case], "dtype": "f32", **CASES[case][1]}
 
 
 def options_of(case: str, config: dict[str, Any]) -> Any:
-    from oracle.canvas import CanvasOptions
-    from tiny_canvas import special_ids
+    from oracle.full_attention import CanvasOptions
+    from tiny_full_attention import special_ids
 
     family = CASES[case][0]
     ids = special_ids(family, config["vocab_size"])
@@ -120,17 +120,17 @@ def make_case(case: str) -> tuple[TransformersJudge, dict[str, np.ndarray], dict
     """A judge, and the tensors and configuration that it has."""
     import tempfile
 
-    from tiny_canvas import make_canvas
+    from tiny_full_attention import make_full_attention
 
     with tempfile.TemporaryDirectory() as folder:
-        tensors, config = make_canvas(folder, CASES[case][0], **arguments(case))
+        tensors, config = make_full_attention(folder, CASES[case][0], **arguments(case))
     return TransformersJudge(tensors, config), tensors, config
 
 
 def main() -> None:
     import torch
     import transformers
-    from oracle.canvas import generate_canvas
+    from oracle.full_attention import generate_canvas
 
     made: dict[str, Any] = {}
     for case in CASES:

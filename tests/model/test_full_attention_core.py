@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle.canvas import CanvasOptions, CanvasTransformer, generate_canvas
 from oracle.compare import relative_error, rounded_activations
+from oracle.full_attention import CanvasOptions, FullTransformer, generate_canvas
 from oracle.packed import read_packed
-from tiny_canvas import FAMILIES, special_ids
+from tiny_full_attention import FAMILIES, special_ids
 
 from clover_edge import _core
 from clover_edge.errors import (
@@ -24,9 +24,9 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def core(tiny_canvas: Open, pack: Open, open_core: Open) -> Open:
+def core(tiny_full_attention: Open, pack: Open, open_core: Open) -> Open:
     def make(family: str, recipe: str = "f32", **options: Any) -> Any:
-        return open_core(pack(tiny_canvas(family, seed=3), recipe), **options)
+        return open_core(pack(tiny_full_attention(family, seed=3), recipe), **options)
 
     return make
 
@@ -63,10 +63,15 @@ def run(core: Any, prompt: list[int], asked: dict[str, Any]) -> tuple[list[int],
 @pytest.mark.parametrize("cache", ["prefix", "dual"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_caches(
-    tiny_canvas: Open, pack: Open, open_core: Open, family: str, cache: str, rule: dict[str, Any]
+    tiny_full_attention: Open,
+    pack: Open,
+    open_core: Open,
+    family: str,
+    cache: str,
+    rule: dict[str, Any],
 ) -> None:
     """Decision by decision what the same caches in float64 make; and not what none makes."""
-    checkpoint = tiny_canvas(family, seed=5)
+    checkpoint = tiny_full_attention(family, seed=5)
     model, judge = open_core(pack(checkpoint, "f32")), checkpoint.oracle().part
     clear = 0
     for at in range(3):
@@ -94,9 +99,9 @@ def test_rows_of_the_steps(core: Open, cache: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_previews(tiny_canvas: Open, core: Open, family: str) -> None:
+def test_previews(tiny_full_attention: Open, core: Open, family: str) -> None:
     """Everything sees everything; a state keeps its text and nothing else."""
-    checkpoint, model = tiny_canvas(family, seed=3), core(family)
+    checkpoint, model = tiny_full_attention(family, seed=3), core(family)
     mask = options(checkpoint, family).mask
     canvas = [*IDS[:2], *[mask] * 6]
     state = model.new_state(64)
@@ -115,10 +120,10 @@ def test_previews(tiny_canvas: Open, core: Open, family: str) -> None:
 
 @pytest.mark.parametrize("recipe", ["f32", "int4"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_long_texts(tiny_canvas: Open, core: Open, family: str, recipe: str) -> None:
+def test_long_texts(tiny_full_attention: Open, core: Open, family: str, recipe: str) -> None:
     """Longer than a chunk of a pass, and than a block of other models may be: chunks change no
     bit, and logits of all rows are those of the oracle."""
-    checkpoint, model = tiny_canvas(family, seed=3), core(family, recipe)
+    checkpoint, model = tiny_full_attention(family, seed=3), core(family, recipe)
     ids = np.random.default_rng(2).integers(0, 250, 300).tolist()
     state = model.new_state(2000)
     model.commit(state, ids[:290], logits="none")
@@ -144,10 +149,10 @@ def test_keys_in_fewer_bits(core: Open, kv: str, bound: float) -> None:
     assert len(run(fewer, IDS[:5], asked)[0]) == 12
 
 
-def test_memory_is_bounded(tiny_canvas: Open, pack: Open, open_core: Open) -> None:
+def test_memory_is_bounded(tiny_full_attention: Open, pack: Open, open_core: Open) -> None:
     """A long text needs its residual stream and projections, not the feed-forward of all rows at
     once: here that would be 98 kB a row."""
-    checkpoint = tiny_canvas("llada", seed=3, hidden=32, layers=1, intermediate_size=8192)
+    checkpoint = tiny_full_attention("llada", seed=3, hidden=32, layers=1, intermediate_size=8192)
     model = open_core(pack(checkpoint, "f32"))
     model.commit(model.new_state(2000), [1] * 128, logits="last")
     before = _resident()
@@ -177,12 +182,12 @@ def test_threads_change_no_bit(core: Open, family: str, recipe: str, cache: str)
 @pytest.mark.parametrize("recipe", ["int8", "int4", "int4-all"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_int8_activations_as_defined(
-    tiny_canvas: Open, pack: Open, open_core: Open, family: str, recipe: str
+    tiny_full_attention: Open, pack: Open, open_core: Open, family: str, recipe: str
 ) -> None:
     """But for values that float32 and float64 round to different codes: hence the median."""
-    folder = pack(tiny_canvas(family, seed=4, hidden=128, layers=2), recipe)
-    trunk = tiny_canvas(family, seed=4, hidden=128, layers=2).config
-    model = CanvasTransformer(read_packed(folder)[0], trunk, linear=rounded_activations())
+    folder = pack(tiny_full_attention(family, seed=4, hidden=128, layers=2), recipe)
+    trunk = tiny_full_attention(family, seed=4, hidden=128, layers=2).config
+    model = FullTransformer(read_packed(folder)[0], trunk, linear=rounded_activations())
     for isa in _core.available_isas():
         core, found = open_core(folder, isa=isa), []
         for seed in range(9):
@@ -195,10 +200,10 @@ def test_int8_activations_as_defined(
 @pytest.mark.parametrize("recipe", ["int8", "int4"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_quantised_generation(
-    tiny_canvas: Open, pack: Open, open_core: Open, family: str, recipe: str
+    tiny_full_attention: Open, pack: Open, open_core: Open, family: str, recipe: str
 ) -> None:
     """The plain loop over the core itself, which computes the whole text again at each step."""
-    checkpoint = tiny_canvas(family, seed=3)
+    checkpoint = tiny_full_attention(family, seed=3)
     core = open_core(pack(checkpoint, recipe))
     o = options(checkpoint, family, threshold=0.5)
 
@@ -227,9 +232,9 @@ def test_a_second_turn(core: Open, family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_stop_token(tiny_canvas: Open, core: Open, family: str) -> None:
+def test_stop_token(tiny_full_attention: Open, core: Open, family: str) -> None:
     """Nothing behind it is asked for; a penalty puts it off."""
-    model, checkpoint = core(family), tiny_canvas(family, seed=3)
+    model, checkpoint = core(family), tiny_full_attention(family, seed=3)
     o = options(checkpoint, family, threshold=0.5)
     usual = run(model, IDS[:9], core_options(o))[0]
     stop = usual[13]
@@ -248,10 +253,10 @@ def test_stop_token(tiny_canvas: Open, core: Open, family: str) -> None:
 @pytest.mark.parametrize("confidence", ["probability", "margin", "entropy", "random"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mask_and_padding_are_never_written(
-    tiny_canvas: Open, pack: Open, open_core: Open, family: str, confidence: str
+    tiny_full_attention: Open, pack: Open, open_core: Open, family: str, confidence: str
 ) -> None:
     """A spec under which tokens that the model likes to write are the mask, or padding."""
-    folder = pack(tiny_canvas(family, seed=3), "f32")
+    folder = pack(tiny_full_attention(family, seed=3), "f32")
     asked = {"max_new_tokens": 24, "block_length": 8, "threshold": 0.2, "confidence": confidence}
     model = open_core(folder)
     prompt = [3, 5, 7]
@@ -325,8 +330,8 @@ def test_an_empty_prompt(core: Open) -> None:
         assert len(plain.generate(plain.new_state(64), [], asked)["ids"]) == 8
 
 
-def test_what_a_full_mask_has_not(tiny_canvas: Open, pack: Open, open_core: Open) -> None:
-    folder = pack(tiny_canvas("llada_moe", seed=3), "f32")
+def test_what_a_full_mask_has_not(tiny_full_attention: Open, pack: Open, open_core: Open) -> None:
+    folder = pack(tiny_full_attention("llada_moe", seed=3), "f32")
     model = open_core(folder)
     with pytest.raises(UnsupportedModelError, match='rollback is not supported of mask "full"'):
         model.commit(model.new_state(64), IDS[:5], rollback=True)

@@ -1,4 +1,4 @@
-#include "decode/canvas.h"
+#include "decode/unmasking.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@ namespace clover {
 namespace {
 
 // What ranks a position. Adding Gumbel noise draws without replacement.
-double rank_of(const CanvasPolicy &policy, const Pick &pick, double u) {
+double rank_of(const UnmaskPolicy &policy, const Pick &pick, double u) {
     if (policy.confidence == Confidence::random)
         return u;
     if (policy.confidence_temperature == 0)
@@ -18,14 +18,14 @@ double rank_of(const CanvasPolicy &policy, const Pick &pick, double u) {
 
 } // namespace
 
-double CanvasPolicy::share(int step) const {
+double UnmaskPolicy::share(int step) const {
     const double fall = (1 - eps) / base.steps, t = 1 - fall * step;
     return step >= base.steps - 1 ? 1 : fall / t;
 }
 
-size_t CanvasPolicy::scheduled(size_t masked, int step) const { return size_t(double(masked) * share(step)); }
+size_t UnmaskPolicy::scheduled(size_t masked, int step) const { return size_t(double(masked) * share(step)); }
 
-bool CanvasPolicy::idle(const std::vector<double> &u, int step) const {
+bool UnmaskPolicy::idle(const std::vector<double> &u, int step) const {
     if (eps == 0)
         return false;
     if (confidence == Confidence::random)
@@ -33,7 +33,7 @@ bool CanvasPolicy::idle(const std::vector<double> &u, int step) const {
     return scheduled(u.size(), step) == 0;
 }
 
-std::vector<char> CanvasPolicy::accept(const std::vector<Pick> &picks, const std::vector<double> &u, int step) const {
+std::vector<char> UnmaskPolicy::accept(const std::vector<Pick> &picks, const std::vector<double> &u, int step) const {
     const size_t masked = picks.size();
     std::vector<char> accepted(masked, 0);
     if (eps > 0 && confidence == Confidence::random) {

@@ -17,8 +17,8 @@ LENGTHS = (150, 21)  # the first is longer than a chunk of a pass
 
 
 @pytest.mark.parametrize("family", ["dream", "llada_moe"])
-def test_layers_run_alone_read_the_same(tiny_canvas: Any, pack: Any, family: str) -> None:
-    checkpoint, rng = tiny_canvas(family), np.random.default_rng(0)
+def test_layers_run_alone_read_the_same(tiny_full_attention: Any, pack: Any, family: str) -> None:
+    checkpoint, rng = tiny_full_attention(family), np.random.default_rng(0)
     passages = [
         Passage(rng.integers(0, 250, n).astype(np.int32), rng.random(n) < 0.4) for n in LENGTHS
     ]
@@ -46,8 +46,8 @@ def test_layers_run_alone_read_the_same(tiny_canvas: Any, pack: Any, family: str
 
 
 @pytest.mark.parametrize("family", ["llada", "llada_moe"])
-def test_a_calibrated_export(tiny_canvas: Any, tmp_path: Any, family: str) -> None:
-    source = tiny_canvas(family, hidden=128, layers=2, intermediate_size=128).folder
+def test_a_calibrated_export(tiny_full_attention: Any, tmp_path: Any, family: str) -> None:
+    source = tiny_full_attention(family, hidden=128, layers=2, intermediate_size=128).folder
     text = tmp_path / "text.txt"
     text.write_text("the cat and the hat sat on the mat " * 20)
     report = export_checkpoint(

@@ -93,7 +93,7 @@ def trunk_config(family: str, **overrides: Any) -> dict[str, Any]:
     return config | overrides
 
 
-def canvas_config(family: str, trunk: dict[str, Any]) -> dict[str, Any]:
+def full_attention_config(family: str, trunk: dict[str, Any]) -> dict[str, Any]:
     """``config.json`` as the release words it."""
     kind, architecture, *_ = FAMILIES[family]
     named = {"model_type": kind, "architectures": [architecture]}
@@ -113,7 +113,7 @@ def canvas_config(family: str, trunk: dict[str, Any]) -> dict[str, Any]:
     return config | {"moe_router_score_function": "softmax", "routed_scaling_factor": 1.0}
 
 
-def make_canvas(
+def make_full_attention(
     folder: str | Path,
     family: str,
     *,
@@ -140,7 +140,7 @@ def make_canvas(
     ids = special_ids(family, trunk["vocab_size"])
     write_tokenizer(folder, min(ids.values()), tuple(ids))
     for file, value in {
-        "config.json": canvas_config(family, trunk),
+        "config.json": full_attention_config(family, trunk),
         "generation_config.json": generation or {},
         "tokenizer_config.json": {"eos_token": "<|endoftext|>", "chat_template": CHAT_TEMPLATE},
     }.items():
@@ -158,7 +158,7 @@ def stored_name(family: str, name: str) -> str:
     return f"model.transformer.blocks.{number}.{_LLADA_LAYER[rest.removesuffix('.weight')]}.weight"
 
 
-def canvas_shapes(family: str, trunk: dict[str, Any]) -> Shapes:
+def full_attention_shapes(family: str, trunk: dict[str, Any]) -> Shapes:
     """Shapes by the release's name, every expert with tensors of its own."""
     shapes: Shapes = {}
     for name, shape in transformer_shapes(trunk).items():

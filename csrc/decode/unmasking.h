@@ -12,9 +12,9 @@ namespace clover {
 // Keys and values that the steps of a block share. none: every step computes all of text and canvas. The others are
 // approximations that Fast-dLLM makes (Wu et al., 2025): a block's first step computes everything, the later ones the
 // block and what is behind it (prefix), or the block alone (dual).
-enum class CanvasCache { none, prefix, dual };
+enum class StepCache { none, prefix, dual };
 
-struct CanvasPolicy {
+struct UnmaskPolicy {
     ThresholdPolicy base; // where neither of the next two is on
     // Above 0: the n most confident with the largest n whose n-th probability is at least 1 - factor / (n + 1).
     double factor = 0;

@@ -21,9 +21,12 @@ FEW = {"limit": 3, "sequence_length": 48, "tasks": False}
 
 @pytest.mark.parametrize("width", [None, 16])
 def test_against_the_oracle(
-    tiny_canvas: Callable[..., Any], pack: Callable[..., Path], text: Path, width: int | None
+    tiny_full_attention: Callable[..., Any],
+    pack: Callable[..., Path],
+    text: Path,
+    width: int | None,
 ) -> None:
-    checkpoint = tiny_canvas("llada", seed=3)
+    checkpoint = tiny_full_attention("llada", seed=3)
     oracle, draw = checkpoint.oracle(), Masks(7).draw
     bound, nbytes = 0.0, 0
     with clover_edge.load(pack(checkpoint, "f32"), threads=1) as model:
@@ -50,9 +53,9 @@ def test_against_the_oracle(
 
 
 def test_against_another(
-    tiny_canvas: Callable[..., Any], pack: Callable[..., Path], text: Path
+    tiny_full_attention: Callable[..., Any], pack: Callable[..., Path], text: Path
 ) -> None:
-    checkpoint = tiny_canvas("llada_moe", seed=3)
+    checkpoint = tiny_full_attention("llada_moe", seed=3)
     plain, packed = pack(checkpoint, "f32"), pack(checkpoint, "int4")
     same = evaluate(plain, against=plain, text=text, **FEW)
     assert same.preview is not None and same.preview["kl"] == 0
@@ -64,8 +67,8 @@ def test_against_another(
 
 
 def test_a_width_beyond_the_context(
-    tiny_canvas: Callable[..., Any], pack: Callable[..., Path], text: Path
+    tiny_full_attention: Callable[..., Any], pack: Callable[..., Path], text: Path
 ) -> None:
-    folder = pack(tiny_canvas("llada", seed=3), "f32")
+    folder = pack(tiny_full_attention("llada", seed=3), "f32")
     with pytest.raises(ArgumentError, match="block_length: 5000"):
         evaluate(folder, text=text, block_length=5000, **FEW)
