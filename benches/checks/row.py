@@ -104,9 +104,13 @@ class Context:
 
     def score(self, recipe: str, held_out: str, **options: Any) -> Score:
         """The demo model on a held-out set (or its first `--limit` rows), each combination once."""
-        key = f"{recipe} {held_out} {sorted(options.items())}"
+        return self.score_first(recipe, held_out, self.limit, **options)
+
+    def score_first(self, recipe: str, held_out: str, size: int | None, **options: Any) -> Score:
+        """The same on its first `size` rows."""
+        key = f"{recipe} {held_out} {size} {sorted(options.items())}"
         if key not in self._scores:
-            rows = task_rows(held_out)[: self.limit]
+            rows = task_rows(held_out)[:size]
             path = self.demo_model(recipe)
             with ExitStack() as stack:
                 at_a_time = min(_core.default_threads(), len(rows))
