@@ -14,11 +14,11 @@ void Decoder::decode_blocks() {
     }
 }
 
-// Masks up to the end of the block that the state has open, or of the next one. With shifted logits the row before
-// it has decided its first token.
+// Masks up to the end of the block that the state has open, or of the next one. With shifted logits, and where the
+// model says so, the row before it has decided its first token.
 std::vector<int> Decoder::new_block() {
     std::vector<int> block(size_t(o_.block_length) - state_.open.size(), m_.spec.mask_token_id);
-    if (m_.spec.logit_shift && state_.open.empty()) {
+    if ((m_.spec.logit_shift || m_.spec.block_seed) && state_.open.empty()) {
         block[0] = pick_rows(state_.hidden.data(), {0}, state_.position, 0)[0].id;
         seen_[block[0]]++;
     }

@@ -45,7 +45,7 @@ void Decoder::check_blocks(bool empty) const {
     check_range("sub_block", o_.sub_block, 0, o_.block_length);
     if (o_.sub_block && (o_.policy.steps || o_.editing.on()))
         throw ArgumentError("sub_block is not supported together with steps or edit_threshold");
-    if (empty && m_.spec.logit_shift)
+    if (empty && (m_.spec.logit_shift || m_.spec.block_seed))
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }
 

@@ -1,5 +1,6 @@
 // Attention over the committed rows and those of the pass.
 #include <algorithm>
+#include <cmath>
 
 #include "model/forward.h"
 
@@ -14,6 +15,16 @@ void rotate(float *x, int heads, int head_dim, const float *cosine, const float 
             x[i] = a * cosine[i] - b * sine[i];
             x[i + half] = b * cosine[i] + a * sine[i];
         }
+}
+
+// x *= what the model's queries grow by with their position
+void scale_query(const Spec &s, int64_t position, float *x, int64_t n) {
+    if (s.query_scale_beta == 0)
+        return;
+    const double turns = double(position / s.query_scale_positions);
+    const float factor = float(1 + s.query_scale_beta * std::log1p(turns));
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= factor;
 }
 
 // x += bias
@@ -31,7 +42,7 @@ void norm_heads(const Model &m, const float *x, int heads, const float *norm, fl
         std::copy_n(x, heads * hd, out);
 }
 
-// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)) in place; cache rows [position, position + n)
+// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)), scaled, in place; cache rows [position, position + n)
 // <- rope(norm(k)), v
 void place_heads(Pass &p, int layer) {
     Model &m = p.model;
@@ -51,6 +62,7 @@ void place_heads(Pass &p, int layer) {
         norm_heads(m, q, s.num_heads, w.q_norm, q);
         norm_heads(m, v - kv, s.num_kv_heads, w.k_norm, k);
         rotate(q, s.num_heads, hd, cosine, sine, half);
+        scale_query(s, p.start + r, q, s.q_width());
         rotate(k, s.num_kv_heads, hd, cosine, sine, half);
         const int64_t at = (p.start + r) * p.state.kv_row_bytes();
         for (int h = 0; h < s.num_kv_heads; h++) {

@@ -67,6 +67,9 @@ void check_attention(const Spec &s) {
     multiple("rotary_dim", s.rotary_dim, "the pair", 2);
     check_rope(s);
     positive("attn_scale", s.attn_scale);
+    if (!(s.query_scale_beta >= 0) || !std::isfinite(s.query_scale_beta))
+        fail("query_scale_beta", std::to_string(s.query_scale_beta) + " is not a finite number from 0 up");
+    in_range("query_scale_positions", s.query_scale_positions, 1, kMaxPositions);
     width("head_dim", {2 * int64_t(s.num_heads) * s.head_dim, 2 * int64_t(s.num_kv_heads) * s.head_dim});
 }
 
