@@ -8,12 +8,15 @@
 
 #include "decode/editing.h"
 #include "decode/policy.h"
+#include "decode/renoise.h"
 #include "decode/sampling.h"
 #include "model/model.h"
 
 namespace clover {
 
-enum class DecodeMode { diffusion, autoregressive };
+// speculative: a preview drafts a block, a commit verifies it and keeps what autoregressive decoding would have
+// written.
+enum class DecodeMode { diffusion, autoregressive, speculative };
 enum class Finish { none, stop, length, cancelled };
 
 struct DecodeOptions {
@@ -22,12 +25,18 @@ struct DecodeOptions {
     int block_length = 0; // 0: the width the model was trained with
     ThresholdPolicy policy;
     EditPolicy editing;
+    RenoisePolicy renoise;       // of models whose blocks start as random ids; theirs is the temperature, too
     bool fixed_schedule = false; // steps share out the whole block, or else what is masked
     int sub_block = 0;           // positions of a block that are finished before those behind them; 0: all at once
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number
-    // False: the block that ends the text is not committed. True: its kept tokens are, with the stop token.
+    // Rows whose token is no mask and was in its place at the preview before are left out of a preview: what they
+    // computed then stays. An approximation; every `refresh` steps of a block (0: never) all rows are computed.
+    bool skip_rows = false;
+    int refresh = 0;
+    bool fused_commit = true; // a block's commit shares the next block's first pass; the numbers are the same
+    // False: a block that ends the text need not be committed. True: its kept tokens are, with the stop token.
     bool commit_last = true;
 };
 
@@ -40,11 +49,12 @@ struct Event {
     int64_t tokens = 0; // prefill: committed tokens of the prompt
     int block = 0;      // counted from 0
     int step = 0;       // of the block, counted from 0
-    // step: the block behind it, the mask id where still masked; block: its final tokens, cut at the stop token or
-    // the budget.
+    // step: the block behind it, the mask id where still masked, or the next step's noise; block: its final tokens,
+    // cut at the stop token or the budget.
     std::vector<int> ids;
-    std::vector<int> draft;     // step: the step's pick at every position that was masked, else the token there
-    std::vector<char> accepted; // step: positions that it accepted or replaced
+    // step: the step's pick at every position that was masked, else the token there; of random ids the most probable
+    std::vector<int> draft;
+    std::vector<char> accepted; // step: positions that it accepted or replaced; of random ids those that it kept
     Finish finish = Finish::none;
 };
 

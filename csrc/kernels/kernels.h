@@ -73,6 +73,7 @@ struct DeltaHead { // one value head of a gated DeltaNet layer
 
 struct PreviewHead {     // the same head in preview mode
     DeltaHead d;         // q, k: l2-normalised, without the factor; g unused; beta used if value_beta
+    int queries;         // leading rows of q and o; all rows are seen
     float logit_scale;   // on q_t . k_s
     float history_logit; // history_bias + history_c * ln(n / history_ref_rows)
     float history_scale; // factor on q in the history read-out S^T q
@@ -128,6 +129,7 @@ struct HeadRule {
     float repetition = 1;               // divides a penalised token's positive logit, multiplies a negative one
     const Penalty *penalties = nullptr; // ascending ids
     int penalty_count = 0;              //
+    float softcap = 0;                  // logits z become cap * tanh(z / cap), before penalties; 0: they stay
 };
 
 // What a pass over the head finds for one row and one stripe of ids.

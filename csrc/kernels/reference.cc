@@ -217,6 +217,8 @@ void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
             const int id = first + i;
             const bool real = id < last && id < rule.valid && id != rule.banned;
             out[r * kHeadStripe + i] = real ? dot(call, id, r) : -std::numeric_limits<float>::infinity();
+            if (real && rule.softcap > 0)
+                out[r * kHeadStripe + i] = rule.softcap * std::tanh(out[r * kHeadStripe + i] / rule.softcap);
         }
     for (int p = 0; p < rule.penalty_count; ++p) {
         const int i = rule.penalties[p].id - first;

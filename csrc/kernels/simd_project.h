@@ -56,6 +56,16 @@ inline void penalise(const HeadRule &rule, int first, int n, int rows, float *lo
         }
 }
 
+// cap * tanh(z / cap), as 1 - 2 / (1 + e^2y): off by at most two units in the last place of the cap.
+inline void soften(float cap, int n, int rows, float *logits) {
+    const Vec::F twice = Vec::set(2 / cap), one = Vec::set(1.0f), two = Vec::set(2.0f);
+    for (int r = 0; r < rows; ++r)
+        for_vectors(n, [&](int i, auto lanes) {
+            float *z = logits + r * kHeadStripe + i;
+            Vec::store(z, Vec::set(cap) * (one - two / (one + exp(Vec::load(z, lanes) * twice))), lanes);
+        });
+}
+
 void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
     const Columns range = columns(call);
     const int last = smaller(smaller(range.last, rule.valid), range.first + kHeadStripe);
@@ -64,6 +74,8 @@ void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
         MatmulCall stripe = call;
         stripe.tile1 = (last + kTileRows - 1) / kTileRows;
         project(stripe, {out, kHeadStripe, range.first});
+        if (rule.softcap > 0)
+            soften(rule.softcap, n, call.rows, out);
         penalise(rule, range.first, n, call.rows, out);
     }
     const int banned = rule.banned - range.first;

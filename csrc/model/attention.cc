@@ -34,38 +34,48 @@ void add_bias(float *x, const float *bias, int64_t n) {
 }
 
 // out [heads, hd] <- norm(x) of each head; without norms a copy. May work in place.
-void norm_heads(const Model &m, const float *x, int heads, const float *norm, float *out) {
-    const int hd = m.spec.head_dim;
+void norm_heads(const Model &m, const float *x, int heads, int hd, const float *norm, float *out) {
     if (norm)
         m.kernels.rmsnorm(x, hd, norm, m.spec.norm_offset, m.spec.rms_eps, heads, hd, out, hd);
     else if (out != x)
         std::copy_n(x, heads * hd, out);
 }
 
-// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)), scaled, in place; cache rows [position, position + n)
-// <- rope(norm(k)), v
+// v_row [kv] of one row: v, or k where the layer has no values of its own, normalised where the model asks for it
+const float *values_of(Model &m, const AttentionShape &s, const float *k_or_v, float *v_row) {
+    if (!m.spec.v_norm)
+        return k_or_v;
+    m.kernels.rmsnorm(k_or_v, s.head_dim, m.scratch.ones.data(), 0, m.spec.rms_eps, s.kv_heads, s.head_dim, v_row,
+                      s.head_dim);
+    return v_row;
+}
+
+// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)), scaled, in place; the rows' places in the cache <-
+// rope(norm(k)), norm(v)
 void place_heads(Pass &p, int layer) {
     Model &m = p.model;
-    const Spec &s = m.spec;
+    const AttentionShape s = m.spec.attention(layer);
     const AttentionWeights &w = p.layer(layer).attn;
     KvCache &cache = p.state.kv[size_t(layer)];
     const KvFormat format = p.state.format;
-    const int64_t width = s.attn_in_rows(), kv = s.kv_width(), part = kv_bytes(format, s.head_dim);
+    const int64_t width = s.in_rows(), kv = s.kv_width(), part = kv_bytes(format, s.head_dim);
+    const int64_t stored = (m.spec.v_norm ? 2 : 1) * kv; // floats of kv_row
     const int half = s.rotary_dim / 2, hd = s.head_dim;
     m.pool.run(p.rows, [&](int64_t r, int) {
         float *q = m.scratch.proj.data() + r * width;
-        const float *v = q + width - kv;
+        const float *last = q + width - kv, *raw_k = s.own_values ? last - kv : last;
         const float *cosine = p.angles(layer) + r * 2 * half, *sine = cosine + half;
-        float *k = m.scratch.kv_row.data() + r * kv;
+        float *k = m.scratch.kv_row.data() + r * stored;
         if (w.in_bias)
             add_bias(q, w.in_bias, width);
-        norm_heads(m, q, s.num_heads, w.q_norm, q);
-        norm_heads(m, v - kv, s.num_kv_heads, w.k_norm, k);
-        rotate(q, s.num_heads, hd, cosine, sine, half);
-        scale_query(s, p.start + r, q, s.q_width());
-        rotate(k, s.num_kv_heads, hd, cosine, sine, half);
-        const int64_t at = (p.start + r) * p.state.kv_row_bytes();
-        for (int h = 0; h < s.num_kv_heads; h++) {
+        norm_heads(m, q, s.heads, hd, w.q_norm, q);
+        norm_heads(m, raw_k, s.kv_heads, hd, w.k_norm, k);
+        const float *v = values_of(m, s, last, k + kv);
+        rotate(q, s.heads, hd, cosine, sine, half);
+        scale_query(m.spec, p.start + p.place[size_t(r)], q, s.q_width());
+        rotate(k, s.kv_heads, hd, cosine, sine, half);
+        const int64_t at = (p.start + p.place[size_t(r)]) * p.state.kv_row_bytes(layer);
+        for (int h = 0; h < s.kv_heads; h++) {
             store_kv(format, k + h * hd, hd, cache.k.data() + at + h * part);
             store_kv(format, v + h * hd, hd, cache.v.data() + at + h * part);
         }
@@ -76,33 +86,32 @@ void place_heads(Pass &p, int layer) {
 // key/value head, or a share of these heads where there are more threads than pieces.
 void attend(Pass &p, int layer) {
     Model &m = p.model;
-    const Spec &s = m.spec;
+    const AttentionShape s = m.spec.attention(layer);
     const KvCache &cache = p.state.kv[size_t(layer)];
-    const int shared = s.num_heads / s.num_kv_heads, hd = s.head_dim;
+    const int shared = s.heads / s.kv_heads, hd = s.head_dim;
     const int stretches = int(p.spans.size());
-    const int shares =
-        std::min(shared, (m.pool.size() + stretches * s.num_kv_heads - 1) / (stretches * s.num_kv_heads));
-    m.pool.run(int64_t(stretches) * s.num_kv_heads * shares, [&](int64_t item, int worker) {
+    const int shares = std::min(shared, (m.pool.size() + stretches * s.kv_heads - 1) / (stretches * s.kv_heads));
+    m.pool.run(int64_t(stretches) * s.kv_heads * shares, [&](int64_t item, int worker) {
         const int share = int(item % shares), stretch = int(item / shares % stretches);
         const int kv = int(item / shares / stretches);
-        const auto [row0, rows, seen] = p.spans[size_t(stretch)];
+        const auto [row0, rows, begin, end, causal] = p.spans[size_t(stretch)];
         const int head0 = shared * share / shares;
         AttentionHeads a{};
         a.rows = rows;
         a.heads = shared * (share + 1) / shares - head0;
         a.head_dim = hd;
-        a.q = m.scratch.proj.data() + row0 * int64_t(s.attn_in_rows()) + (kv * shared + head0) * hd;
-        a.ldq = s.attn_in_rows();
+        a.q = m.scratch.proj.data() + row0 * int64_t(s.in_rows()) + (kv * shared + head0) * hd;
+        a.ldq = s.in_rows();
         a.format = p.state.format;
         a.k = cache.k.data() + kv * kv_bytes(a.format, hd);
         a.v = cache.v.data() + kv * kv_bytes(a.format, hd);
-        a.ldkv = p.state.kv_row_bytes();
-        a.past = int(p.start);
-        a.causal = seen < 0;
-        a.first = row0;
-        a.seen = seen;
-        a.scale = s.attn_scale;
-        a.window = s.window(layer);
+        a.ldkv = p.state.kv_row_bytes(layer);
+        a.past = int(p.start) + begin;
+        a.causal = causal;
+        a.first = row0; // where causal, a row's place
+        a.seen = end - begin;
+        a.scale = m.spec.attn_scale;
+        a.window = m.spec.window(layer);
         a.o = m.scratch.mixed.row(row0) + (kv * shared + head0) * hd;
         a.ldo = s.q_width();
         a.scratch = m.scratch.mixer_work.data() + worker * m.scratch.mixer_share;
@@ -111,13 +120,13 @@ void attend(Pass &p, int layer) {
 }
 
 // mixed *= sigmoid(gate)
-void gate_heads(Pass &p, Forms forms) {
+void gate_heads(Pass &p, int layer, Forms forms) {
     Model &m = p.model;
-    const Spec &s = m.spec;
+    const AttentionShape s = m.spec.attention(layer);
     const int width = s.q_width();
     m.pool.run(p.rows, [&](int64_t r, int) {
-        const float *gate = m.scratch.proj.data() + r * s.attn_in_rows() + width;
-        if (s.attn_output_gate)
+        const float *gate = m.scratch.proj.data() + r * s.in_rows() + width;
+        if (s.gate)
             m.kernels.sigmoid_mul(m.scratch.mixed.row(r), width, gate, width, 1, width);
         m.scratch.mixed.quantize(m.kernels, forms, r);
     });
@@ -128,11 +137,11 @@ void gate_heads(Pass &p, Forms forms) {
 void attention_layer(Pass &p, int layer) {
     Scratch &s = p.model.scratch;
     const AttentionWeights &w = p.layer(layer).attn;
-    s.mixed.shape(p.model.spec.q_width());
+    s.mixed.shape(w.out.k);
     p.multiply({{w.in, s.x.activations(w.in, 0, p.rows), nullptr, p.rows, s.proj.data(), w.in.n}});
     place_heads(p, layer);
     attend(p, layer);
-    gate_heads(p, form_of(w.out));
+    gate_heads(p, layer, form_of(w.out));
     p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
     if (w.out_bias)
         p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(s.y.data() + r * w.out.n, w.out_bias, w.out.n); });

@@ -1,10 +1,11 @@
 // The page of equations (ARCHITECTURE.md): embed, then per layer h += mixer(norm1(h)),
-// h += feed_forward(norm2(h)).
+// h += feed_forward(norm2(h)), h *= the layer's scale where it has one.
 #include "model/forward.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace clover {
 namespace {
@@ -15,7 +16,7 @@ void embed(Pass &p) {
     const int64_t width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
         float *h = m.scratch.h.data() + r * width;
-        m.kernels.dequantize_row(m.weights.embed, p.ids[r], h);
+        m.kernels.dequantize_row(m.weights.embed, p.ids[size_t(r)], h);
         for (int64_t i = 0; m.spec.embed_scale != 1 && i < width; i++)
             h[i] *= m.spec.embed_scale;
         std::fill_n(m.scratch.y.data() + r * width, width, 0.0f);
@@ -30,7 +31,7 @@ void rotary_angles(Pass &p, const std::vector<double> &inv_freq, double factor, 
     for (int64_t r = 0; r < p.rows; r++) {
         float *row = out + r * int64_t(2 * half);
         for (size_t i = 0; i < half; i++) {
-            const double angle = double(p.start + r) * inv_freq[i];
+            const double angle = double(p.start + p.place[size_t(r)]) * inv_freq[i];
             row[i] = float(factor * std::cos(angle));
             row[half + i] = float(factor * std::sin(angle));
         }
@@ -50,37 +51,35 @@ bool add_row(float *h, const float *y, int64_t n) {
     return bad == 0;
 }
 
-// h += y of the half before, `half` halves being done.
+// h += y of the half before, `half` halves being done; behind a whole layer h *= its scale.
 void add_half(Pass &p, int64_t row, int half) {
     const int64_t width = p.model.spec.hidden_size;
     Scratch &s = p.model.scratch;
-    if (add_row(s.h.data() + row * width, s.y.data() + row * width, width))
+    float *h = s.h.data() + row * width;
+    const bool finite = add_row(h, s.y.data() + row * width, width);
+    if (p.model.spec.layer_scales && half && half % 2 == 0) {
+        const LayerWeights &w = p.layer(half / 2 - 1);
+        const float scale = row < p.committed ? w.commit_scale : w.preview_scale;
+        std::transform(h, h + width, h, [scale](float x) { return x * scale; });
+    }
+    if (finite)
         return;
     int none = -1;
     p.bad_half.compare_exchange_strong(none, half); // halves run one after the other: the first one stays
 }
 
-// h += y, x [n, H] <- rmsnorm(h), and its codes in the group sizes that the next products read
-void next_input(Pass &p, int half, const float *norm, Forms forms) {
-    Model &m = p.model;
+void normalise_row(Model &m, int64_t r, const float *norm, Forms forms) {
     const int width = m.spec.hidden_size;
-    m.pool.run(p.rows, [&](int64_t r, int) {
-        add_half(p, r, half);
-        m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
-                          m.scratch.x.row(r), width);
-        m.scratch.x.quantize(m.kernels, forms, r);
-    });
+    m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
+                      m.scratch.x.row(r), width);
+    m.scratch.x.quantize(m.kernels, forms, r);
 }
 
-// y [n, H] <- rmsnorm(y), where the model has a norm there
-void norm_output(Pass &p, const float *norm) {
-    if (!norm)
-        return;
-    Model &m = p.model;
-    const int width = m.spec.hidden_size;
-    m.pool.run(p.rows, [&](int64_t r, int) {
-        float *y = m.scratch.y.data() + r * width;
-        m.kernels.rmsnorm(y, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, y, width);
+// h += y, x [n, H] <- rmsnorm(h), and its codes in the group sizes that the next products read
+void next_input(Pass &p, int half, const float *norm, Forms forms) {
+    p.model.pool.run(p.rows, [&](int64_t r, int) {
+        add_half(p, r, half);
+        normalise_row(p.model, r, norm, forms);
     });
 }
 
@@ -101,45 +100,64 @@ void finish(Pass &p) {
     throw Error("layer " + std::to_string((bad - 1) / 2) + ": the " + part + "'s output is not finite");
 }
 
-// Who sees whom. A span is cut where the mask changes.
+// Who sees whom: the places that a row's block shows it.
+Span seen_from(const Pass &p, const BlockGrid &grid, int row) {
+    const bool commit = row < p.committed;
+    const int all = p.committed + p.block_rows;
+    if (!p.model.spec.block_mask())
+        return {row, 1, commit ? 0 : p.committed, commit ? p.committed : all, commit};
+    const int64_t at = p.start + p.place[size_t(row)];
+    const int64_t begin = std::max<int64_t>(0, grid.begin(at) - p.start);
+    return {row, 1, int(begin), int(std::min<int64_t>(grid.end(at) - p.start, commit ? p.committed : all)), false};
+}
+
+// Rows that see the same, as many as one piece of work takes.
 std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
-    const bool blocks = p.model.spec.block_mask();
     std::vector<Span> spans;
-    for (int row = 0; row < p.rows;) {
-        const int64_t block = blocks ? grid.end(p.start + row) - p.start : p.rows;
-        const int seen = int(std::min<int64_t>(block, p.rows)), rows = std::min(kAttentionRows, seen - row);
-        spans.push_back({row, rows, !blocks && p.mode == Mode::commit ? -1 : seen});
-        row += rows;
+    for (int row = 0; row < p.rows; row++) {
+        const Span next = seen_from(p, grid, row);
+        Span *last = spans.empty() ? nullptr : &spans.back();
+        if (last && last->rows < kAttentionRows && last->begin == next.begin && last->end == next.end &&
+            last->causal == next.causal)
+            last->rows++;
+        else
+            spans.push_back(next);
     }
     return spans;
 }
 
-// Rows that no later pass computes again: none of a preview, and of a commit under a block mask those of whole blocks.
+// Rows of a commit that no later pass computes again: under a block mask those of whole blocks.
 int settled_rows(const Pass &p, const BlockGrid &grid) {
-    if (p.mode == Mode::preview)
-        return 0;
     if (!p.model.spec.block_mask())
-        return p.rows;
-    return int(std::max<int64_t>(0, grid.begin(p.start + p.rows) - p.start));
+        return p.committed;
+    return int(std::max<int64_t>(0, grid.begin(p.start + p.committed) - p.start));
 }
 
 } // namespace
 
-Pass::Pass(Model &model, State &state, Mode mode, const int *ids, int rows, const BlockGrid &grid)
-    : model(model), state(state), mode(mode), ids(ids), rows(rows), start(state.position - int64_t(state.open.size())),
-      history_width(rows) {
+Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const std::vector<int> &block_ids,
+           const PreviewOptions &options, const BlockGrid &grid)
+    : model(model), state(state), ids(commit, commit + commit_rows), place(size_t(commit_rows)),
+      start(state.position - int64_t(state.open.size())), committed(commit_rows), block_rows(int(block_ids.size())),
+      block(options.block), soft(options.soft), coreset(options.coreset),
+      history_width(options.width ? options.width : block_rows) {
+    std::iota(place.begin(), place.end(), 0);
+    for (int i = 0, n = int(options.rows ? options.rows->size() : block_ids.size()); i < n; i++) {
+        const int row = options.rows ? (*options.rows)[size_t(i)] : i;
+        ids.push_back(block_ids[size_t(row)]);
+        place.push_back(committed + row);
+    }
+    rows = int(ids.size());
     spans = spans_of(*this, grid);
     settled = settled_rows(*this, grid);
 }
 
 DeltaRecord *Pass::record(int i) const {
-    const bool recorded = mode == Mode::commit && state.rollback.rows > 0;
-    return recorded ? &state.rollback.delta[size_t(i)] : nullptr;
+    return committed && state.rollback.rows > 0 ? &state.rollback.delta[size_t(i)] : nullptr;
 }
 
 const float *Pass::angles(int layer) const {
-    const bool local = !model.local_inv_freq.empty() && model.spec.window(layer);
-    return model.scratch.rope.data() + (local ? int64_t(rows) * model.spec.rotary_dim : 0);
+    return model.scratch.rope.data() + (model.spec.local_rope(layer) ? int64_t(rows) * model.spec.rotary_dim : 0);
 }
 
 void Pass::multiply(const std::vector<Product> &products) {
@@ -148,18 +166,39 @@ void Pass::multiply(const std::vector<Product> &products) {
     clover::multiply(model.kernels, model.pool, products);
 }
 
+void normalise(Pass &p, const float *norm, Forms forms) {
+    p.model.pool.run(p.rows, [&](int64_t r, int) { normalise_row(p.model, r, norm, forms); });
+}
+
+void norm_output(Pass &p, const float *norm) {
+    if (!norm)
+        return;
+    Model &m = p.model;
+    const int width = m.spec.hidden_size;
+    m.pool.run(p.rows, [&](int64_t r, int) {
+        float *y = m.scratch.y.data() + r * width;
+        m.kernels.rmsnorm(y, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, y, width);
+    });
+}
+
 void mixer(Pass &p, int layer) {
     p.layer(layer).kind == LayerKind::attention ? attention_layer(p, layer) : delta_layer(p, layer);
     norm_output(p, p.layer(layer).post_norm1);
 }
 
 void feed_forward(Pass &p, int layer) {
-    p.layer(layer).feed_forward == FeedForward::experts ? sparse_experts(p, layer) : dense_feed_forward(p, layer);
-    norm_output(p, p.layer(layer).post_norm2);
+    const LayerWeights &w = p.layer(layer);
+    if (w.has_dense() && w.has_experts())
+        dense_beside_experts(p, layer);
+    else
+        w.has_experts() ? sparse_experts(p, layer) : dense_feed_forward(p, layer);
+    norm_output(p, w.post_norm2);
 }
 
 void forward(Pass &p) {
     embed(p);
+    if (p.block_rows && p.model.spec.self_conditioning_intermediate)
+        condition(p);
     float *rope = p.model.scratch.rope.data();
     rotary_angles(p, p.model.inv_freq, p.model.spec.rope_attention_factor, rope);
     rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.rows) * p.model.spec.rotary_dim);
@@ -169,7 +208,7 @@ void forward(Pass &p) {
         next_input(p, 2 * i, w.norm1, mixer_forms(w));
         mixer(p, i);
         observe(p, i, Half::mixer);
-        next_input(p, 2 * i + 1, w.norm2, feed_forward_forms(w));
+        next_input(p, 2 * i + 1, w.norm2, w.has_dense() ? dense_forms(w) : expert_forms(w));
         feed_forward(p, i);
         observe(p, i, Half::feed_forward);
     }

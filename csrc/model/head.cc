@@ -30,7 +30,10 @@ void head_logits(Model &m, const float *hidden, const std::vector<int> &rows, fl
     product.y = out;
     product.ldy = vocab;
     multiply(m.kernels, m.pool, {product});
+    const float cap = m.spec.logit_softcap;
     m.pool.run(int64_t(rows.size()), [&](int64_t r, int) {
+        for (float *z = out + r * vocab; cap > 0 && z < out + (r + 1) * vocab; z++)
+            *z = cap * std::tanh(*z / cap);
         if (!std::all_of(out + r * vocab, out + (r + 1) * vocab, [](float x) { return std::isfinite(x); }))
             not_finite();
     });
@@ -96,6 +99,7 @@ void HeadPass::visit(const std::vector<Visit> &visits, const Look &look) {
 HeadPass head_pass(Model &m, const float *hidden, const std::vector<int> &rows, HeadRule rule) {
     rule.valid = m.spec.valid_vocab;
     rule.banned = m.spec.mask_token_id;
+    rule.softcap = m.spec.logit_softcap;
     const Product product = normalise(m, hidden, rows);
     return HeadPass(m.kernels, m.pool, product, rule, m.scratch.head_parts.data(), m.scratch.head_work.data());
 }

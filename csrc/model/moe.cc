@@ -36,6 +36,8 @@ void select_top(const float *p, const char *allowed, int experts, int k, int *id
 void score_experts(const Spec &spec, Scratch &s, const float *bias, bool grouped, int64_t row) {
     const int experts = spec.num_experts, group = experts / spec.n_group;
     float *p = s.router.data() + row * experts, *choice = s.router_choice.data() + row * experts;
+    for (int e = 0; spec.router_logit_scale != 1 && e < experts; e++)
+        p[e] *= spec.router_logit_scale;
     if (spec.router == "softmax")
         return softmax(p, experts);
     for (int e = 0; e < experts; e++) {
@@ -57,12 +59,21 @@ void score_experts(const Spec &spec, Scratch &s, const float *bias, bool grouped
             std::fill_n(choice + g * group, group, -std::numeric_limits<float>::infinity());
 }
 
-// router [n, E], shared_gate [n, 1], gate_up [n, gate | up] <- x
-void project(Pass &p, const MoeWeights &w) {
+// router [n, E], shared_gate [n, 1], gate_up [n, gate | up] <- x; x is first made anew of the residual where the
+// router, or the experts beside a dense feed-forward, have a norm of their own
+void project(Pass &p, const LayerWeights &layer) {
     const Spec &s = p.model.spec;
+    const MoeWeights &w = layer.moe;
     Scratch &to = p.model.scratch;
     std::vector<Product> products = {
         {w.router, to.x.activations(w.router, 0, p.rows), nullptr, p.rows, to.router.data(), s.num_experts}};
+    if (w.router_norm) {
+        normalise(p, w.router_norm, 0);
+        p.multiply(products);
+        products.clear();
+    }
+    if (w.router_norm || layer.expert_norm)
+        normalise(p, layer.expert_norm ? layer.expert_norm : layer.norm2, expert_forms(layer));
     if (s.shared_intermediate) {
         if (s.shared_gate)
             products.push_back(
@@ -70,7 +81,8 @@ void project(Pass &p, const MoeWeights &w) {
         products.push_back({w.shared_gate_up, to.x.activations(w.shared_gate_up, 0, p.rows), nullptr, p.rows,
                             to.gate_up.data(), w.shared_gate_up.n});
     }
-    p.multiply(products);
+    if (!products.empty())
+        p.multiply(products);
 }
 
 // [n, E] what experts are chosen by
@@ -78,24 +90,31 @@ const float *choices(const Spec &spec, const Scratch &s) {
     return spec.router == "softmax" ? s.router.data() : s.router_choice.data();
 }
 
-// The set that this block's rows may use: expert e counts with the best that any row says of it.
-void choose_coreset(Pass &p) {
-    Scratch &s = p.model.scratch;
+// [E] <- the set that this block's rows may use: expert e counts with the best that any of them says of it.
+void choose_coreset(const Pass &p, std::vector<char> &coreset) {
     const int experts = p.model.spec.num_experts;
-    const float *choice = choices(p.model.spec, s);
+    const float *choice = choices(p.model.spec, p.model.scratch) + int64_t(p.committed) * experts;
     std::vector<float> best(choice, choice + experts);
-    for (int r = 1; r < p.rows; r++)
+    for (int r = 1; r < p.previewed(); r++)
         for (int e = 0; e < experts; e++)
             best[size_t(e)] = std::max(best[size_t(e)], choice[int64_t(r) * experts + e]);
     std::vector<int> ids(static_cast<size_t>(p.coreset));
     select_top(best.data(), nullptr, experts, p.coreset, ids.data());
-    std::fill(s.allowed.begin(), s.allowed.end(), char(0));
+    coreset.assign(size_t(experts), char(0));
     for (int id : ids)
-        s.allowed[size_t(id)] = 1;
+        coreset[size_t(id)] = 1;
+}
+
+// The coreset of a layer: the block's own once its first preview has chosen it.
+const char *coreset_of(Pass &p, int layer) {
+    std::vector<char> &set = p.block ? p.block->coreset[size_t(layer)] : p.model.scratch.allowed;
+    if (!p.block || set.empty())
+        choose_coreset(p, set);
+    return set.data();
 }
 
 // top_id, top_weight [n, k] of one row
-void choose_experts(const Spec &spec, Scratch &s, const char *allowed, int64_t row) {
+void choose_experts(const Spec &spec, Scratch &s, const MoeWeights &w, const char *allowed, int64_t row) {
     const float *p = s.router.data() + row * spec.num_experts;
     int *ids = s.top_id.data() + row * spec.top_k;
     float *weights = s.top_weight.data() + row * spec.top_k;
@@ -106,27 +125,28 @@ void choose_experts(const Spec &spec, Scratch &s, const char *allowed, int64_t r
     for (int j = 0; spec.norm_topk && j < spec.top_k; j++)
         weights[j] /= sum + 1e-20f; // sigmoids may all be nothing
     for (int j = 0; j < spec.top_k; j++)
-        weights[j] *= spec.routed_scaling_factor;
+        weights[j] *= spec.routed_scaling_factor * (w.scales ? w.scales[ids[j]] : 1.0f);
 }
 
-// Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes.
-void choose(Pass &p, const MoeWeights &w) {
+// Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes. A coreset
+// restricts the rows of a preview, and takes the place of groups.
+void choose(Pass &p, const MoeWeights &w, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const bool shared = s.shared_intermediate > 0;
     m.scratch.inner.shape(s.shared_intermediate);
-    const bool restricted = p.mode == Mode::preview && p.coreset > 0 && p.coreset < s.num_experts;
+    const int free = p.coreset > 0 && p.coreset < s.num_experts ? p.committed : p.rows; // rows without a coreset
     m.pool.run(p.rows, [&](int64_t r, int) {
-        score_experts(s, m.scratch, w.router_bias, !restricted, r); // a coreset takes the place of groups
-        if (!restricted)
-            choose_experts(s, m.scratch, nullptr, r);
+        score_experts(s, m.scratch, w.router_bias, r < free, r);
+        if (r < free)
+            choose_experts(s, m.scratch, w, nullptr, r);
         if (shared)
             gate_row(m, r, form_of(w.shared_down));
     });
-    if (!restricted)
+    if (free == p.rows)
         return;
-    choose_coreset(p);
-    m.pool.run(p.rows, [&](int64_t r, int) { choose_experts(s, m.scratch, m.scratch.allowed.data(), r); });
+    const char *coreset = coreset_of(p, layer);
+    m.pool.run(p.rows - free, [&](int64_t r, int) { choose_experts(s, m.scratch, w, coreset, free + r); });
 }
 
 // calls, pair_row, pair_of <- pairs grouped by expert, rows in order within one
@@ -292,8 +312,8 @@ void combine(Pass &p) {
 
 void sparse_experts(Pass &p, int layer) {
     const MoeWeights &w = p.layer(layer).moe;
-    project(p, w);
-    choose(p, w);
+    project(p, p.layer(layer));
+    choose(p, w, layer);
     group_by_expert(p, w);
     ask_for_experts(p, w, layer);
     const bool whole = int(p.model.scratch.calls.size()) >= kExpertsPerThread * p.model.pool.size();

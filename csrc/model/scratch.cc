@@ -8,36 +8,48 @@ namespace clover {
 
 Forms mixer_forms(const LayerWeights &w) { return form_of(w.kind == LayerKind::attention ? w.attn.in : w.delta.in); }
 
-Forms feed_forward_forms(const LayerWeights &w) {
-    if (w.feed_forward == FeedForward::dense)
-        return form_of(w.dense.gate_up);
+Forms dense_forms(const LayerWeights &w) { return form_of(w.dense.gate_up); }
+
+Forms expert_forms(const LayerWeights &w) {
     return form_of(w.moe.gate.first) | form_of(w.moe.up.first) | form_of(w.moe.shared_gate_up);
 }
 
 Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(spec), threads_(threads) {
-    x_forms_ = form_of(weights.head);
-    for (const LayerWeights &w : weights.layers) {
-        x_forms_ |= mixer_forms(w) | feed_forward_forms(w);
+    int widest = spec.hidden_size; // of a norm without weight
+    x_forms_ = form_of(weights.head) | form_of(weights.self_conditioning.forward.gate_up);
+    inner_forms_ = form_of(weights.self_conditioning.forward.down);
+    for (size_t i = 0; i < weights.layers.size(); i++) {
+        const LayerWeights &w = weights.layers[i];
+        if (w.kind == LayerKind::attention)
+            attention_.push_back(spec.attention(int(i)));
+        x_forms_ |= mixer_forms(w) | dense_forms(w) | expert_forms(w);
         mixed_forms_ |= form_of(w.kind == LayerKind::attention ? w.attn.out : w.delta.out);
         expert_forms_ |= form_of(w.moe.down.first);
-        inner_forms_ |= form_of(w.feed_forward == FeedForward::dense ? w.dense.down : w.moe.shared_down);
+        inner_forms_ |= form_of(w.dense.down) | form_of(w.moe.shared_down);
     }
+    for (const AttentionShape &a : attention_)
+        widest = std::max(widest, a.head_dim);
+    ones.assign(size_t(spec.v_norm || spec.self_conditioning_intermediate ? widest : 0), 1.0f);
     x.shape(spec.hidden_size);
     expert.shape(spec.expert_intermediate);
-    allowed.resize(size_t(spec.num_experts));
 }
 
 template <class Self, class OnBuffer, class OnInput>
 void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input) {
     const Spec &s = self.spec_;
-    const bool attention = s.has(LayerKind::attention), deltanet = s.has(LayerKind::deltanet);
-    const int64_t attn_in = attention ? s.attn_in_rows() : 0, q_width = attention ? s.q_width() : 0;
+    const bool deltanet = s.has(LayerKind::deltanet);
+    int64_t attn_in = 0, q_width = 0, kv_width = 0; // of the widest attention layer
+    for (const AttentionShape &a : self.attention_) {
+        attn_in = std::max<int64_t>(attn_in, a.in_rows());
+        q_width = std::max<int64_t>(q_width, a.q_width());
+        kv_width = std::max<int64_t>(kv_width, a.kv_width());
+    }
     const int64_t delta_in = deltanet ? s.delta_in_rows() : 0, v_width = deltanet ? s.value_width() : 0;
     const int64_t heads = deltanet ? s.delta_v_heads : 0, pairs = n * s.top_k;
     buffer(self.h, n * s.hidden_size);
     buffer(self.y, n * s.hidden_size);
     input(self.x, n, s.hidden_size, self.x_forms_);
-    buffer(self.rope, n * (attention ? s.rotary_dim : 0) * (s.rope_local_theta == 0 ? 1 : 2));
+    buffer(self.rope, self.attention_.empty() ? 0 : n * (s.rotary_dim + s.local_rotary_dim()));
     buffer(self.proj, n * std::max(attn_in, delta_in));
     input(self.mixed, n, std::max(q_width, v_width), self.mixed_forms_);
     buffer(self.ba, n * 2 * heads);
@@ -46,7 +58,7 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     buffer(self.conv, n * (deltanet ? s.conv_channels() : 0));
     buffer(self.delta_state, deltanet && s.causal_delta() ? self.threads_ * int64_t(s.delta_k_dim) * s.delta_v_dim : 0);
     buffer(self.mixer_work, self.threads_ * mixer_floats);
-    buffer(self.kv_row, n * (attention ? s.kv_width() : 0));
+    buffer(self.kv_row, n * kv_width * (s.v_norm ? 2 : 1));
     buffer(self.router, n * s.num_experts);
     buffer(self.router_choice, s.router == "sigmoid" ? n * s.num_experts : 0);
     buffer(self.top_id, pairs);
@@ -59,9 +71,15 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     buffer(self.pair_out, pairs * s.hidden_size);
     buffer(self.shared_gate, s.shared_intermediate ? n : 0);
     buffer(self.shared_out, s.shared_intermediate ? n * s.hidden_size : 0);
-    const int64_t inner = std::max(s.shared_intermediate, s.dense_intermediate);
+    const bool soft = s.self_conditioning_intermediate > 0;
+    const int64_t inner = std::max({s.shared_intermediate, s.dense_intermediate, s.self_conditioning_intermediate});
     buffer(self.gate_up, n * 2 * inner);
     input(self.inner, n, inner, self.inner_forms_);
+    const bool both = s.has(FeedForward::dense) && s.has(FeedForward::experts);
+    buffer(self.beside, both ? n * s.hidden_size : 0);
+    buffer(self.soft, soft ? n * s.hidden_size : 0);
+    buffer(self.soft_weights, soft ? n * kSoftChunk : 0);
+    buffer(self.soft_columns, soft ? int64_t(s.hidden_size) * kSoftChunk : 0);
     buffer(self.head_parts, head_stripes(tiles_of(s.vocab_size)) * n);
     buffer(self.head_work, self.threads_ * head_scratch_floats(int(n)));
 }
@@ -70,9 +88,9 @@ int64_t Scratch::mixer_floats(int rows) const {
     int64_t mixer = 0;
     if (spec_.has(LayerKind::deltanet))
         mixer = delta_scratch_floats(rows, spec_.delta_k_dim, spec_.delta_v_dim);
-    if (spec_.has(LayerKind::attention))
-        mixer = std::max(mixer, attention_scratch_floats(std::min(rows, kAttentionRows),
-                                                         spec_.num_heads / spec_.num_kv_heads, spec_.head_dim));
+    for (const AttentionShape &a : attention_)
+        mixer =
+            std::max(mixer, attention_scratch_floats(std::min(rows, kAttentionRows), a.heads / a.kv_heads, a.head_dim));
     return (mixer + 15) / 16 * 16; // shares start on a cache line
 }
 

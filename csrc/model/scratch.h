@@ -15,9 +15,10 @@ struct ExpertCall {
     int expert, first, rows;
 };
 
-// Forms of scratch.x that a layer's mixer and its feed-forward read.
+// Forms of scratch.x that a layer's mixer and the parts of its feed-forward read.
 Forms mixer_forms(const LayerWeights &);
-Forms feed_forward_forms(const LayerWeights &);
+Forms dense_forms(const LayerWeights &);
+Forms expert_forms(const LayerWeights &);
 
 class Scratch {
   public:
@@ -32,7 +33,7 @@ class Scratch {
     Input x;         // [n, H] normalised h
 
     Buffer<float> rope; // [n, rotary_dim] cosines, then sines, of each row's angles; behind them the local ones
-    Buffer<float> proj; // [n, attn_in_rows] or [n, delta_in_rows]
+    Buffer<float> proj; // [n, in_rows] of an attention layer, or [n, delta_in_rows]
     Input mixed;        // [n, nh*hd] or [n, Hv*dv] heads' outputs
 
     Buffer<float> ba;          // [n, 2 Hv]
@@ -41,7 +42,8 @@ class Scratch {
     Buffer<float> delta_state; // [threads, dk*dv] a head's copy of S, for rows that do not move it on
     Buffer<float> mixer_work;  // one share per thread
     int64_t mixer_share = 0;   // floats in a share
-    Buffer<float> kv_row;      // [n, nkv*hd] keys before they are stored
+    Buffer<float> kv_row;      // [n, nkv*hd] keys before they are stored; behind a row's, normalised values
+    std::vector<float> ones;   // [H or more] the weight of norms that have none
 
     Buffer<float> router;                  // [n, E] logits, then probabilities
     Buffer<float> router_choice;           // [n, E] what experts are chosen by; empty: their probabilities
@@ -55,7 +57,13 @@ class Scratch {
     Buffer<float> pair_out;                // [n * top_k, H]
     Buffer<float> shared_gate, shared_out; // [n, 1], [n, H]
     Buffer<float> gate_up;                 // [n, 2 Is] or [n, 2 Id]
-    Input inner;                           // [n, Is] or [n, Id] silu(gate) * up
+    Input inner;                           // [n, Is] or [n, Id] act(gate) * up
+    Buffer<float> beside;                  // [n, H] a dense feed-forward's output, while its experts run
+
+    // Self-conditioning: what the last preview made of its rows, and a chunk of the sums that this takes.
+    Buffer<float> soft;         // [n, H] mean embeddings
+    Buffer<float> soft_weights; // [n, kSoftChunk] probabilities
+    Buffer<float> soft_columns; // [H, kSoftChunk] embedding rows, as columns
 
     Buffer<HeadStats> head_parts; // [head_stripes, n]
     Buffer<float> head_work;      // [threads, head_scratch_floats(n)]
@@ -67,6 +75,7 @@ class Scratch {
     static void visit(Self &self, int64_t rows, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input);
 
     Spec spec_;
+    std::vector<AttentionShape> attention_; // of the attention layers
     Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, inner_forms_ = 0;
     int threads_;
     int rows_ = 0;
@@ -74,6 +83,9 @@ class Scratch {
 
 // Rows of a pass that one piece of work takes through attention: what they accumulate stays in the second cache.
 constexpr int kAttentionRows = 16;
+
+// Ids whose embeddings a mean takes at a time: eight stripes of the head.
+constexpr int kSoftChunk = 8 * kHeadStripe;
 
 // Tiles of the head that one piece of work takes: five stripes.
 constexpr int kHeadRangeTiles = 5 * kHeadStripe / kTileRows;

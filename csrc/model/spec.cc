@@ -48,29 +48,51 @@ void check_rope(const Spec &s) {
             fail("rope_inv_freq", std::to_string(f) + " is outside [0, 1000] radians a position");
 }
 
-void check_windows(const Spec &s) {
-    if (!s.windows.empty() && s.windows.size() != s.layers.size())
-        fail("windows",
-             "has " + std::to_string(s.windows.size()) + " entries for " + std::to_string(s.layers.size()) + " layers");
-    for (size_t i = 0; i < s.windows.size(); i++)
-        in_range("windows", s.windows[i], 0, s.layers[i] == LayerKind::attention ? kMaxPositions : 0);
+// A list by layer may be absent; where a layer has no attention its entry says nothing but `idle`.
+void by_layer(const Spec &s, const char *field, const std::vector<int> &list, int64_t low, int64_t high, int idle) {
+    if (!list.empty() && list.size() != s.layers.size())
+        fail(field,
+             "has " + std::to_string(list.size()) + " entries for " + std::to_string(s.layers.size()) + " layers");
+    for (size_t i = 0; i < list.size(); i++) {
+        const bool attention = s.layers[i] == LayerKind::attention;
+        in_range(field, list[i], attention ? low : idle, attention ? high : idle);
+    }
+}
+
+void check_layer_lists(const Spec &s) {
+    by_layer(s, "windows", s.windows, 0, kMaxPositions, 0);
+    by_layer(s, "head_dims", s.head_dims, 1, kMaxDim, 0);
+    by_layer(s, "kv_heads", s.kv_heads, 1, kMaxDim, 0);
+    by_layer(s, "values_from_keys", s.values_from_keys, 0, 1, 0);
     if (s.rope_local_theta != 0)
         positive("rope_local_theta", s.rope_local_theta);
+    else
+        in_range("rope_local_dim", s.rope_local_dim, 0, 0);
+}
+
+void check_shape(const Spec &s, int layer) {
+    const AttentionShape a = s.attention(layer);
+    multiple("num_heads", a.heads, "num_kv_heads", a.kv_heads);
+    in_range(s.local_rope(layer) && s.rope_local_dim ? "rope_local_dim" : "rotary_dim", a.rotary_dim, 0, a.head_dim);
+    width("head_dim", {2 * int64_t(a.heads) * a.head_dim, 2 * int64_t(a.kv_heads) * a.head_dim});
 }
 
 void check_attention(const Spec &s) {
     in_range("num_heads", s.num_heads, 1, kMaxDim);
     in_range("num_kv_heads", s.num_kv_heads, 1, kMaxDim);
     in_range("head_dim", s.head_dim, 1, kMaxDim);
-    multiple("num_heads", s.num_heads, "num_kv_heads", s.num_kv_heads);
-    in_range("rotary_dim", s.rotary_dim, 0, s.head_dim);
+    in_range("rotary_dim", s.rotary_dim, 0, kMaxDim);
+    in_range("rope_local_dim", s.rope_local_dim, 0, kMaxDim);
     multiple("rotary_dim", s.rotary_dim, "the pair", 2);
+    multiple("rope_local_dim", s.rope_local_dim, "the pair", 2);
     check_rope(s);
     positive("attn_scale", s.attn_scale);
     if (!(s.query_scale_beta >= 0) || !std::isfinite(s.query_scale_beta))
         fail("query_scale_beta", std::to_string(s.query_scale_beta) + " is not a finite number from 0 up");
     in_range("query_scale_positions", s.query_scale_positions, 1, kMaxPositions);
-    width("head_dim", {2 * int64_t(s.num_heads) * s.head_dim, 2 * int64_t(s.num_kv_heads) * s.head_dim});
+    for (size_t i = 0; i < s.layers.size(); i++)
+        if (s.layers[i] == LayerKind::attention)
+            check_shape(s, int(i));
 }
 
 void check_deltanet(const Spec &s) {
@@ -90,6 +112,7 @@ void check_router(const Spec &s) {
     if (s.router != "softmax" && s.router != "sigmoid")
         throw UnsupportedModel("spec: router \"" + s.router + "\" is not supported (softmax and sigmoid are)");
     positive("routed_scaling_factor", s.routed_scaling_factor);
+    positive("router_logit_scale", s.router_logit_scale);
     in_range("n_group", s.n_group, 1, s.num_experts);
     in_range("topk_group", s.topk_group, 1, s.n_group);
     const int group = s.num_experts / s.n_group;
@@ -114,9 +137,14 @@ void check_experts(const Spec &s) {
 }
 
 void check_preview(const Spec &s) {
-    if (s.preview || s.mask_token_id != -1)
+    if (s.noise != "mask" && !s.uniform_noise())
+        throw UnsupportedModel("spec: noise \"" + s.noise + "\" is not supported (mask and uniform are)");
+    if (s.uniform_noise())
+        in_range("mask_token_id", s.mask_token_id, -1, -1); // there is none
+    else if (s.preview || s.mask_token_id != -1)
         in_range("mask_token_id", s.mask_token_id, 0, s.vocab_size - 1);
     in_range("block_size", s.block_size, s.preview ? 1 : 0, 1024);
+    in_range("self_conditioning_intermediate", s.self_conditioning_intermediate, 0, s.preview ? kMaxDim : 0);
 }
 
 void check_supported(const Spec &s) {
@@ -138,6 +166,11 @@ void check_supported(const Spec &s) {
     if (s.logit_shift != 0 && s.logit_shift != 1)
         throw UnsupportedModel("spec: logit_shift " + std::to_string(s.logit_shift) +
                                " is not supported (0 and 1 are)");
+    if (s.uniform_noise() && (!s.preview || s.block_mask() || s.logit_shift))
+        throw UnsupportedModel("spec: noise \"uniform\" is not supported of autoregressive models, mask \"block\" or "
+                               "logit_shift 1");
+    if (s.self_conditioning_intermediate && !s.uniform_noise())
+        throw UnsupportedModel("spec: self_conditioning_intermediate is not supported of noise \"mask\"");
     if (s.preview_decay)
         throw UnsupportedModel("spec: preview_decay is not supported");
 }
@@ -146,8 +179,19 @@ void check_supported(const Spec &s) {
 
 bool Spec::has(LayerKind kind) const { return std::find(layers.begin(), layers.end(), kind) != layers.end(); }
 
-bool Spec::has(FeedForward kind) const {
-    return std::find(feed_forward.begin(), feed_forward.end(), kind) != feed_forward.end();
+bool Spec::has(FeedForward part) const {
+    return std::any_of(feed_forward.begin(), feed_forward.end(),
+                       [&](FeedForward kind) { return kind == part || kind == FeedForward::dense_and_experts; });
+}
+
+AttentionShape Spec::attention(int layer) const {
+    const auto of = [layer](const std::vector<int> &list, int all) { return list.empty() ? all : list[size_t(layer)]; };
+    return {num_heads,
+            of(kv_heads, num_kv_heads),
+            of(head_dims, head_dim),
+            local_rope(layer) ? local_rotary_dim() : rotary_dim,
+            attn_output_gate,
+            of(values_from_keys, 0) == 0};
 }
 
 void validate(const Spec &s) {
@@ -159,7 +203,9 @@ void validate(const Spec &s) {
     check_preview(s);
     positive("rms_eps", s.rms_eps);
     positive("embed_scale", s.embed_scale);
-    check_windows(s);
+    if (s.logit_softcap != 0)
+        positive("logit_softcap", s.logit_softcap);
+    check_layer_lists(s);
     if (s.norm_offset != 0 && s.norm_offset != 1)
         fail("norm_offset", std::to_string(s.norm_offset) + " is neither 0 nor 1");
     if (s.has(LayerKind::attention))

@@ -17,6 +17,21 @@ int64_t record_floats(const Spec &s, int64_t rows) {
     return delta_floats(s) + rows * (s.conv_channels() + s.key_width() + s.value_width() + 2 * s.delta_v_heads);
 }
 
+// Keys, or values, of one token in one layer.
+int64_t row_bytes(const Spec &s, KvFormat format, int layer) {
+    const AttentionShape shape = s.attention(layer);
+    return shape.kv_heads * kv_bytes(format, shape.head_dim);
+}
+
+// Keys and values of one token in all layers.
+int64_t token_bytes(const Spec &s, KvFormat format) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < s.layers.size(); i++)
+        if (s.layers[i] == LayerKind::attention)
+            sum += 2 * row_bytes(s, format, int(i));
+    return sum;
+}
+
 int64_t layers_of(const Spec &s, LayerKind kind) { return std::count(s.layers.begin(), s.layers.end(), kind); }
 
 } // namespace
@@ -37,13 +52,14 @@ void State::reserve(int64_t rows) {
     if (rows <= reserved_)
         return;
     previewed.clear(); // only committed rows move along
-    const int64_t row = kv_row_bytes();
+    passes++;
     const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
-    const int64_t layers = layers_of(spec_, LayerKind::attention);
-    require_memory("keys and values of " + std::to_string(wanted) + " tokens", layers * 2 * (wanted - reserved_) * row);
+    require_memory("keys and values of " + std::to_string(wanted) + " tokens",
+                   (wanted - reserved_) * token_bytes(spec_, format));
     for (size_t i = 0; i < kv.size(); i++) {
         if (spec_.layers[i] != LayerKind::attention)
             continue;
+        const int64_t row = kv_row_bytes(int(i));
         kv[i].k.grow(wanted * row, position * row);
         kv[i].v.grow(wanted * row, position * row);
     }
@@ -52,6 +68,7 @@ void State::reserve(int64_t rows) {
 
 void State::reset() {
     position = 0;
+    passes++;
     open.clear();
     previewed.clear();
     broken = false;
@@ -64,13 +81,13 @@ void State::reset() {
 }
 
 void State::copy_from(const State &from) {
-    const int64_t row = kv_row_bytes();
     reserve(from.position);
     for (size_t i = 0; i < kv.size(); i++) {
         delta[i].S.assign(from.delta[i].S.data(), from.delta[i].S.size());
         delta[i].ring.assign(from.delta[i].ring.data(), from.delta[i].ring.size());
         if (spec_.layers[i] != LayerKind::attention || from.position == 0)
             continue;
+        const int64_t row = kv_row_bytes(int(i));
         std::copy_n(from.kv[i].k.data(), from.position * row, kv[i].k.data());
         std::copy_n(from.kv[i].v.data(), from.position * row, kv[i].v.data());
     }
@@ -78,6 +95,7 @@ void State::copy_from(const State &from) {
     position = from.position;
     open = from.open;
     previewed.clear();
+    passes++;
     broken = from.broken;
     drop_rollback();
 }
@@ -129,13 +147,12 @@ int64_t State::bytes() const {
     return sum;
 }
 
-int64_t State::kv_row_bytes() const { return spec_.num_kv_heads * kv_bytes(format, spec_.head_dim); }
+int64_t State::kv_row_bytes(int layer) const { return row_bytes(spec_, format, layer); }
 
 int64_t State::bytes(const Spec &s, KvFormat format, int64_t rows) {
     const int64_t rows_kept = s.block_mask() ? 2 : 1;
     const int64_t floats = layers_of(s, LayerKind::deltanet) * delta_floats(s) + rows_kept * s.hidden_size;
-    return floats * int64_t(sizeof(float)) +
-           layers_of(s, LayerKind::attention) * 2 * rows * s.num_kv_heads * kv_bytes(format, s.head_dim);
+    return floats * int64_t(sizeof(float)) + rows * token_bytes(s, format);
 }
 
 } // namespace clover

@@ -13,7 +13,7 @@ namespace clover {
 
 // Of one attention layer. The rows behind the committed ones are working space of a pass.
 struct KvCache {
-    Buffer<uint8_t> k, v; // [reserved rows, nkv, kv_bytes(format, hd)], k rotated
+    Buffer<uint8_t> k, v; // [reserved rows, nkv, kv_bytes(format, hd)] of the layer's shape, k rotated
 };
 
 // Of one DeltaNet layer.
@@ -52,6 +52,7 @@ class State {
     // A commit that an error ended half way leaves layers at different positions: nothing but restore()
     // and reset() may follow.
     bool broken = false;
+    int64_t passes = 0;            // so far: the working space is the last one's
     std::vector<KvCache> kv;       // by layer; empty at DeltaNet layers
     std::vector<DeltaState> delta; // by layer, in front of `open`; empty at attention layers
     // Of the last preview under a block mask without DeltaNet layers, where nothing was committed since: its ids (those
@@ -81,7 +82,7 @@ class State {
     // Bytes of a state that has reserved `rows` rows.
     static int64_t bytes(const Spec &spec, KvFormat format, int64_t rows);
 
-    int64_t kv_row_bytes() const; // of keys or values of one token
+    int64_t kv_row_bytes(int layer) const; // of keys or values of one token
 
   private:
     void copy_from(const State &from);

@@ -67,8 +67,12 @@ class Loader {
         out_.embed = matrix("embed", vocab, hidden);
         out_.head = s_.tie_embeddings ? out_.embed : matrix("head", vocab, hidden);
         out_.final_norm = values("final_norm", {hidden});
+        if (s_.self_conditioning_intermediate) {
+            out_.self_conditioning.norm = values("self_conditioning.norm", {hidden});
+            out_.self_conditioning.forward = dense("self_conditioning.", s_.self_conditioning_intermediate);
+        }
         for (size_t i = 0; i < s_.layers.size(); i++)
-            out_.layers.push_back(layer(s_.layers[i], s_.feed_forward[i], "layers." + std::to_string(i) + "."));
+            out_.layers.push_back(layer(int(i), "layers." + std::to_string(i) + "."));
         for (const auto &entry : rows_)
             if (!used_.count(entry.first))
                 fail(*entry.second, "is not part of this model");
@@ -200,38 +204,45 @@ class Loader {
         return v;
     }
 
-    LayerWeights layer(LayerKind kind, FeedForward feed_forward, const std::string &prefix) {
+    LayerWeights layer(int number, const std::string &prefix) {
         LayerWeights w{};
-        w.kind = kind;
-        w.feed_forward = feed_forward;
+        w.kind = s_.layers[size_t(number)];
+        w.feed_forward = s_.feed_forward[size_t(number)];
         w.norm1 = values(prefix + "norm1", {s_.hidden_size});
         w.norm2 = values(prefix + "norm2", {s_.hidden_size});
         if (s_.post_norms) {
             w.post_norm1 = values(prefix + "post_norm1", {s_.hidden_size});
             w.post_norm2 = values(prefix + "post_norm2", {s_.hidden_size});
         }
-        if (kind == LayerKind::attention)
-            w.attn = attention(prefix + "attn.");
+        if (w.kind == LayerKind::attention)
+            w.attn = attention(s_.attention(number), prefix + "attn.");
         else
             w.delta = deltanet(prefix + "delta.");
-        if (feed_forward == FeedForward::experts)
+        if (w.has_experts())
             w.moe = experts(prefix);
-        else
-            w.dense = dense(prefix + "dense.");
+        if (w.has_dense())
+            w.dense = dense(prefix + "dense.", s_.dense_intermediate);
+        if (w.has_experts() && w.has_dense()) {
+            w.expert_norm = values(prefix + "expert_norm", {s_.hidden_size});
+            w.dense_post_norm = values(prefix + "dense_post_norm", {s_.hidden_size});
+            w.expert_post_norm = values(prefix + "expert_post_norm", {s_.hidden_size});
+        }
+        w.commit_scale = s_.layer_scales ? *values(prefix + "commit_scale", {1}) : 1;
+        w.preview_scale = s_.layer_scales && s_.preview ? *values(prefix + "preview_scale", {1}) : w.commit_scale;
         return w;
     }
 
-    AttentionWeights attention(const std::string &prefix) {
+    AttentionWeights attention(const AttentionShape &shape, const std::string &prefix) {
         AttentionWeights w{};
-        w.in = matrix(prefix + "in", s_.attn_in_rows(), s_.hidden_size);
-        w.out = matrix(prefix + "out", s_.hidden_size, s_.q_width());
+        w.in = matrix(prefix + "in", shape.in_rows(), s_.hidden_size);
+        w.out = matrix(prefix + "out", s_.hidden_size, shape.q_width());
         if (s_.attn_in_bias)
-            w.in_bias = values(prefix + "in_bias", {s_.attn_in_rows(), 1});
+            w.in_bias = values(prefix + "in_bias", {shape.in_rows(), 1});
         if (s_.attn_out_bias)
             w.out_bias = values(prefix + "out_bias", {s_.hidden_size});
         if (s_.qk_norm) {
-            w.q_norm = values(prefix + "q_norm", {s_.head_dim});
-            w.k_norm = values(prefix + "k_norm", {s_.head_dim});
+            w.q_norm = values(prefix + "q_norm", {shape.head_dim});
+            w.k_norm = values(prefix + "k_norm", {shape.head_dim});
         }
         return w;
     }
@@ -255,8 +266,8 @@ class Loader {
         return w;
     }
 
-    DenseWeights dense(const std::string &prefix) {
-        const int64_t hidden = s_.hidden_size, inner = s_.dense_intermediate;
+    DenseWeights dense(const std::string &prefix, int64_t inner) {
+        const int64_t hidden = s_.hidden_size;
         DenseWeights w{};
         w.gate_up = matrix(prefix + "gate_up", 2 * inner, hidden);
         w.down = matrix(prefix + "down", hidden, inner);
@@ -278,6 +289,10 @@ class Loader {
         }
         if (s_.router_bias)
             w.router_bias = values(prefix + "router_bias", {s_.num_experts});
+        if (s_.router_norm)
+            w.router_norm = values(prefix + "router_norm", {hidden});
+        if (s_.expert_scales)
+            w.scales = values(prefix + "expert_scales", {s_.num_experts});
         return w;
     }
 

@@ -39,7 +39,7 @@ struct ExpertPart {
 };
 
 struct AttentionWeights {
-    Matrix in;                       // [(gate ? 2 : 1) nh*hd + 2 nkv*hd, H]: q, gate, k, v
+    Matrix in;                       // [in_rows, H]: q, gate, k, v, as far as the layer has them
     Matrix out;                      // [H, nh*hd]
     const float *in_bias, *out_bias; // of these rows; null without
     const float *q_norm, *k_norm;    // [hd]; null without
@@ -61,6 +61,8 @@ struct MoeWeights {
     Matrix shared_gate_up, shared_down; // [2 Is, H], [H, Is]
     Matrix shared_gate;                 // [1, H]; empty without
     const float *router_bias;           // [E]; null without
+    const float *router_norm;           // [H]; null: the router reads what the experts read
+    const float *scales;                // [E], on the chosen experts' weights; null without
 };
 
 struct DenseWeights {
@@ -72,10 +74,21 @@ struct LayerWeights {
     FeedForward feed_forward;
     const float *norm1, *norm2;           // [H]
     const float *post_norm1, *post_norm2; // [H], of the halves' outputs; null without
-    AttentionWeights attn;                // filled where kind is attention
-    DeltaWeights delta;                   // filled where kind is deltanet
-    MoeWeights moe;                       // filled where feed_forward is experts
-    DenseWeights dense;                   // filled where feed_forward is dense
+    // Of experts beside a dense feed-forward, [H]: in front of the experts, and behind each of the two. Else null
+    const float *expert_norm, *dense_post_norm, *expert_post_norm;
+    float commit_scale, preview_scale; // on what leaves the layer; 1 without
+    AttentionWeights attn;             // filled where kind is attention
+    DeltaWeights delta;                // filled where kind is deltanet
+    MoeWeights moe;                    // filled where feed_forward has experts
+    DenseWeights dense;                // filled where feed_forward has a dense part
+
+    bool has_experts() const { return feed_forward != FeedForward::dense; }
+    bool has_dense() const { return feed_forward != FeedForward::experts; }
+};
+
+struct SelfConditioning {
+    const float *norm;    // [H]; null: the model has none
+    DenseWeights forward; // [2 Is, H], [H, Is]
 };
 
 struct Weights {
@@ -83,6 +96,7 @@ struct Weights {
     std::set<std::array<int8_t, 16>> codebooks; // what Matrix.codebook points to; a set's nodes never move
     Matrix embed, head;                         // [V, H]; the same matrix when tied
     const float *final_norm;
+    SelfConditioning self_conditioning{};
     std::vector<LayerWeights> layers;
     int64_t bytes = 0;       // of all tensors in the table
     int64_t dense_bytes = 0; // of those that every pass reads; experts may stay on disk

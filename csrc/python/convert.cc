@@ -153,9 +153,12 @@ void read_layers(Fields &f, Spec &s) {
         f.bad("ffn_types",
               "has " + std::to_string(kinds.size()) + " entries for " + std::to_string(layers) + " layers");
     for (const std::string &kind : kinds) {
-        if (kind != "experts" && kind != "dense")
-            throw UnsupportedModel("spec: feed-forward \"" + kind + "\" is not supported (experts and dense are)");
-        s.feed_forward.push_back(kind == "dense" ? FeedForward::dense : FeedForward::experts);
+        if (kind != "experts" && kind != "dense" && kind != "dense_and_experts")
+            throw UnsupportedModel("spec: feed-forward \"" + kind +
+                                   "\" is not supported (experts, dense and dense_and_experts are)");
+        s.feed_forward.push_back(kind == "dense"     ? FeedForward::dense
+                                 : kind == "experts" ? FeedForward::experts
+                                                     : FeedForward::dense_and_experts);
     }
 }
 
@@ -181,6 +184,11 @@ void read_mixers(Fields &f, Spec &s) {
     f.optional("attn_out_bias", s.attn_out_bias);
     f.optional("windows", s.windows);
     f.optional("rope_local_theta", s.rope_local_theta);
+    f.optional("rope_local_dim", s.rope_local_dim);
+    f.optional("head_dims", s.head_dims);
+    f.optional("kv_heads", s.kv_heads);
+    f.optional("values_from_keys", s.values_from_keys);
+    f.optional("v_norm", s.v_norm);
     for (auto [name, out] : {std::pair<const char *, int *>{"delta_k_heads", &s.delta_k_heads},
                              {"delta_v_heads", &s.delta_v_heads},
                              {"delta_k_dim", &s.delta_k_dim},
@@ -201,12 +209,16 @@ void read_feed_forward(Fields &f, Spec &s) {
     f.required("shared_intermediate", s.shared_intermediate);
 }
 
-// Every model has a mask token and a block size but one that is autoregressive.
+// Every model has a block size but one that is autoregressive, and a mask token where blocks start as masks.
 void read_preview(Fields &f, Spec &s) {
     f.optional("preview", s.preview);
-    for (auto [name, out] :
-         {std::pair<const char *, int *>{"mask_token_id", &s.mask_token_id}, {"block_size", &s.block_size}})
-        s.preview ? f.required(name, *out) : void(f.optional(name, *out));
+    f.optional("noise", s.noise);
+    f.optional("self_conditioning_intermediate", s.self_conditioning_intermediate);
+    const auto read = [&f](bool required, const char *name, int &out) {
+        required ? f.required(name, out) : void(f.optional(name, out));
+    };
+    read(s.preview && !s.uniform_noise(), "mask_token_id", s.mask_token_id);
+    read(s.preview, "block_size", s.block_size);
 }
 
 void read_choices(Fields &f, Spec &s) {
@@ -224,6 +236,11 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("topk_group", s.topk_group);
     f.optional("routed_scaling_factor", s.routed_scaling_factor);
     f.optional("shared_gate", s.shared_gate);
+    f.optional("router_norm", s.router_norm);
+    f.optional("router_logit_scale", s.router_logit_scale);
+    f.optional("expert_scales", s.expert_scales);
+    f.optional("layer_scales", s.layer_scales);
+    f.optional("logit_softcap", s.logit_softcap);
     f.optional("coreset_size", s.coreset_size);
     f.optional("history_q_scale", s.history_q_scale);
     f.optional("preview_value_beta", s.preview_value_beta);
@@ -301,9 +318,12 @@ DecodeOptions options_from(const py::dict &dict) {
     DecodeOptions o;
     std::string mode;
     if (f.optional("mode", mode)) {
-        if (mode != "diffusion" && mode != "ar")
-            f.bad("mode", "\"" + mode + "\" is neither \"diffusion\" nor \"ar\"");
-        o.mode = mode == "ar" ? DecodeMode::autoregressive : DecodeMode::diffusion;
+        const std::map<std::string, DecodeMode> modes = {{"diffusion", DecodeMode::diffusion},
+                                                         {"ar", DecodeMode::autoregressive},
+                                                         {"speculative", DecodeMode::speculative}};
+        if (!modes.count(mode))
+            f.bad("mode", "\"" + mode + "\" is none of \"diffusion\", \"ar\", \"speculative\"");
+        o.mode = modes.at(mode);
     }
     f.optional("max_new_tokens", o.max_new_tokens);
     if (f.optional("block_length", o.block_length) && o.block_length < 1)
@@ -314,6 +334,11 @@ DecodeOptions options_from(const py::dict &dict) {
     f.optional("edit_threshold", o.editing.threshold);
     f.optional("max_post_steps", o.editing.max_post_steps);
     f.optional("sub_block", o.sub_block);
+    f.optional("t_min", o.renoise.t_min);
+    f.optional("t_max", o.renoise.t_max);
+    f.optional("entropy_bound", o.renoise.entropy_bound);
+    f.optional("stability_threshold", o.renoise.stability_threshold);
+    f.optional("confidence_threshold", o.renoise.confidence_threshold);
     f.optional("temperature", o.sampling.temperature);
     f.optional("top_k", o.sampling.top_k);
     f.optional("top_p", o.sampling.top_p);
@@ -325,6 +350,9 @@ DecodeOptions options_from(const py::dict &dict) {
     if (f.optional("coreset", o.coreset) && o.coreset < 0)
         f.bad("coreset", std::to_string(o.coreset) + " is negative");
     f.optional("commit_last", o.commit_last);
+    f.optional("skip_rows", o.skip_rows);
+    f.optional("refresh", o.refresh);
+    f.optional("fused_commit", o.fused_commit);
     f.done();
     return o;
 }

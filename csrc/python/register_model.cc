@@ -2,9 +2,12 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "model/head.h"
+#include "model/self_conditioning.h"
 #include "python/bindings.h"
 #include "python/engine.h"
 
@@ -87,29 +90,93 @@ py::object commit(Engine &engine, Sequence &sequence, const py::object &ids, con
     return want == Logits::none ? py::object(py::none()) : py::object(out);
 }
 
-Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
-               std::optional<int> width, std::optional<int> coreset) {
-    check_owner(engine, sequence);
-    const std::vector<int> block = ids_from(ids);
-    std::vector<int> which = rows.value_or(std::vector<int>());
-    for (int i = 0; !rows && i < int(block.size()); i++)
-        which.push_back(i);
-    for (int row : which)
-        if (row < 0 || row >= int(block.size()))
+using Array = py::array_t<float, py::array::c_style | py::array::forcecast>;
+
+// Data of mean embeddings for `rows` rows, or null.
+const float *soft_rows(const Model &model, const std::optional<Array> &soft, size_t rows) {
+    if (!soft)
+        return nullptr;
+    if (!model.spec.self_conditioning_intermediate)
+        throw UnsupportedModel("soft: the model has no self-conditioning");
+    if (soft->ndim() != 2 || size_t(soft->shape(0)) != rows || soft->shape(1) != model.spec.hidden_size)
+        throw ArgumentError("soft: expected a row of " + std::to_string(model.spec.hidden_size) +
+                            " numbers for each of " + std::to_string(rows) + " ids");
+    return soft->data();
+}
+
+// Where the rows of a block that are asked for stand in a preview's output.
+std::vector<int> output_rows(const std::optional<std::vector<int>> &rows, const std::vector<int> *computed, int open,
+                             int block) {
+    std::vector<int> which;
+    for (int row = 0; !rows && row < block; row++)
+        if (!computed || std::binary_search(computed->begin(), computed->end(), open + row))
+            which.push_back(row);
+    for (int &row : rows ? which = *rows : which) {
+        if (row < 0 || row >= block)
             throw ArgumentError("row " + std::to_string(row) + " is outside the block");
-    if (which.size() > block.size())
+        row += open;
+        if (!computed)
+            continue;
+        const auto at = std::lower_bound(computed->begin(), computed->end(), row);
+        if (at == computed->end() || *at != row)
+            throw ArgumentError("row " + std::to_string(row - open) + " is not among those to compute");
+        row = int(at - computed->begin());
+    }
+    if (which.size() > size_t(block))
         throw ArgumentError("more rows asked for than the block has");
+    return which;
+}
+
+Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
+               std::optional<int> width, std::optional<int> coreset, Block *block,
+               const std::optional<std::vector<int>> &compute, const py::object &commit,
+               const std::optional<Array> &soft) {
+    check_owner(engine, sequence);
+    const std::vector<int> tokens = ids_from(ids);
+    const std::vector<int> first = commit.is_none() ? std::vector<int>() : ids_from(commit);
     if (width && *width < 1)
         throw ArgumentError("width " + std::to_string(*width) + " is below 1");
     Model &model = engine.model;
+    PreviewOptions options{coreset.value_or(model.spec.coreset_size), width.value_or(0), block};
+    if (compute)
+        options.rows = &*compute;
+    const int open = commit.is_none() ? int(sequence.state.open.size()) : 0;
+    std::vector<int> which = output_rows(rows, options.rows, open, int(tokens.size()));
     Floats out({py::ssize_t(which.size()), py::ssize_t(model.spec.vocab_size)});
     float *data = out.mutable_data();
+    options.soft = soft_rows(model, soft, tokens.size());
     const Lease lease(engine);
-    model.preview(sequence.state, block, {coreset.value_or(model.spec.coreset_size), width.value_or(0)});
-    const float *hidden = model.scratch.h.data() + int64_t(sequence.state.open.size()) * model.spec.hidden_size;
+    int front = 0;
+    if (commit.is_none())
+        model.preview(sequence.state, tokens, options);
+    else
+        front = model.commit_and_preview(sequence.state, first, tokens, options);
     if (!which.empty())
-        head_logits(model, hidden, which, data);
+        head_logits(model, model.scratch.h.data() + int64_t(front) * model.spec.hidden_size, which, data);
     return out;
+}
+
+// What a preview leaves for the next one: (soft [n, H], entropy [n]).
+std::pair<Floats, std::vector<double>> soft_embeddings(Engine &engine, Sequence &sequence, const py::object &ids,
+                                                       double temperature, const std::optional<Array> &soft) {
+    check_owner(engine, sequence);
+    Model &model = engine.model;
+    if (!model.spec.self_conditioning_intermediate)
+        throw UnsupportedModel("the model has no self-conditioning");
+    const std::vector<int> canvas = ids_from(ids);
+    PreviewOptions options;
+    options.soft = soft_rows(model, soft, canvas.size());
+    std::vector<int> rows(canvas.size());
+    std::iota(rows.begin(), rows.end(), 0);
+    Floats out({py::ssize_t(rows.size()), py::ssize_t(model.spec.hidden_size)});
+    float *data = out.mutable_data();
+    const Lease lease(engine);
+    model.preview(sequence.state, canvas, options);
+    HeadRule rule{};
+    rule.inverse_temperature = float(1 / temperature);
+    HeadPass head = head_pass(model, model.scratch.h.data(), rows, rule);
+    std::vector<double> entropy = soften(model, head, data);
+    return {std::move(out), std::move(entropy)};
 }
 
 py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py::dict &options,
@@ -170,7 +237,8 @@ py::dict copy_state(const State &state, const Spec &s) {
         const std::string prefix = "layers." + std::to_string(i) + ".";
         if (s.layers[i] == LayerKind::attention) {
             const int64_t settled = state.position - int64_t(state.open.size());
-            const std::vector<py::ssize_t> shape = {py::ssize_t(settled), s.num_kv_heads, s.head_dim};
+            const AttentionShape a = s.attention(int(i));
+            const std::vector<py::ssize_t> shape = {py::ssize_t(settled), a.kv_heads, a.head_dim};
             out[py::str(prefix + "k")] = copy_rows(state, state.kv[i].k, shape);
             out[py::str(prefix + "v")] = copy_rows(state, state.kv[i].v, shape);
         } else {
@@ -230,13 +298,18 @@ constexpr const char *kCommitDoc =
 constexpr const char *kPreviewDoc =
     "One denoising pass over a block behind the state, which stays as it is. Returns float32 logits [len(rows),\n"
     "vocab_size] of the chosen rows (None: all), padding and mask ids included. width: rows that the history's logit\n"
-    "counts (None: the block's own). coreset: experts that the block may use (None: the spec's number, 0: all).\n"
+    "counts (None: the block's own). coreset: experts that the block may use (None: the spec's number, 0: all). soft:\n"
+    "[n, H], what soft_embeddings() made of the preview before (None: there was none).\n"
     "Raises UnsupportedModelError where the spec says that the model is autoregressive.";
+
+constexpr const char *kSoftDoc =
+    "What self-conditioning keeps of a preview: (soft [n, H], the mean embedding of every row under its probabilities\n"
+    "at this temperature; their entropies [n] in nats). Raises ArgumentError, UnsupportedModelError.";
 
 constexpr const char *kGenerateDoc =
     "Commits ids and generates. options: mode (diffusion or ar; left out: the model's own), max_new_tokens, "
-    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, temperature, top_k, "
-    "top_p,\n"
+    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, t_min, t_max, "
+    "entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. Returns ids, finish_reason, stop_id and counters.";
@@ -266,6 +339,8 @@ void register_state(py::module_ &m) {
 
 void register_model(py::module_ &m) {
     register_state(m);
+    py::class_<Block>(m, "Block", "What the previews of one block keep from step to step; a new one for each block.")
+        .def(py::init<>());
     py::class_<Engine, std::shared_ptr<Engine>> model(m, "Model", kModelDoc);
     register_observer(model);
     model
@@ -288,7 +363,11 @@ void register_model(py::module_ &m) {
         .def("commit", &commit, py::arg("state"), py::arg("ids"), py::kw_only(), py::arg("logits") = "last",
              py::arg("rollback") = false, kCommitDoc)
         .def("preview", &preview, py::arg("state"), py::arg("ids"), py::arg("rows") = py::none(),
-             py::arg("width") = py::none(), py::kw_only(), py::arg("coreset") = py::none(), kPreviewDoc)
+             py::arg("width") = py::none(), py::kw_only(), py::arg("coreset") = py::none(),
+             py::arg("block") = py::none(), py::arg("compute") = py::none(), py::arg("commit") = py::none(),
+             py::arg("soft") = py::none(), kPreviewDoc)
+        .def("soft_embeddings", &soft_embeddings, py::arg("state"), py::arg("ids"), py::kw_only(),
+             py::arg("temperature") = 1.0, py::arg("soft") = py::none(), kSoftDoc)
         .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
              py::arg("callback") = py::none(), kGenerateDoc);
 }

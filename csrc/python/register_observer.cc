@@ -14,10 +14,9 @@ template <class T> py::array_t<T> copy(const T *from, Shape shape) {
     return out;
 }
 
-py::dict mixer_arrays(const Model &m, int layer, int rows) {
-    const bool attention = m.spec.layers[size_t(layer)] == LayerKind::attention;
+py::dict mixer_arrays(const Model &m, int rows) {
     py::dict out;
-    out["mixed"] = copy(m.scratch.mixed.row(0), {rows, attention ? m.spec.q_width() : m.spec.value_width()});
+    out["mixed"] = copy(m.scratch.mixed.row(0), {rows, m.scratch.mixed.width()});
     return out;
 }
 
@@ -49,7 +48,7 @@ Observer observer_of(const Model &m, py::object callback) {
     return [&m, callback = std::move(callback)](int layer, Half half, int rows) {
         const py::gil_scoped_acquire held;
         const Shape shape = {rows, m.spec.hidden_size};
-        py::dict arrays = half == Half::mixer ? mixer_arrays(m, layer, rows) : feed_forward_arrays(m, layer, rows);
+        py::dict arrays = half == Half::mixer ? mixer_arrays(m, rows) : feed_forward_arrays(m, layer, rows);
         arrays["residual"] = copy(m.scratch.h.data(), shape);
         arrays["input"] = copy(m.scratch.x.row(0), shape);
         arrays["output"] = copy(m.scratch.y.data(), shape);

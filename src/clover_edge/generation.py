@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Union
 from .errors import ArgumentError, ModelFormatError
 
 DEFAULT_MAX_NEW_TOKENS = 256
-MODES = ("diffusion", "ar")
+MODES = ("diffusion", "ar", "speculative")
 NO_MASK = -1  # the mask token's id where there is none
 
 
@@ -34,6 +34,8 @@ class GenerationOptions(TypedDict, total=False):
     frequency_penalty: float | None
     repetition_penalty: float | None
     coreset_size: int | None
+    skip_rows: bool | None
+    refresh: int | None
     mode: str | None
 
 
@@ -61,7 +63,11 @@ class GenerationConfig:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     coreset_size: int | None = None  # experts a block may use; None: the model's; 0: all
-    mode: str = "diffusion"  # or "ar": one token a forward; the only one of autoregressive models
+    skip_rows: bool = False  # decided positions are left out of previews: faster, approximate
+    refresh: int = 0  # with skip_rows: every so many previews of a block leave none out; 0: never
+    # "ar": one token a forward, the only mode of autoregressive models; "speculative": the same
+    # text, drafted by previews and verified by blocks.
+    mode: str = "diffusion"
     stop_token_ids: tuple[int, ...] = ()
 
     @classmethod
@@ -96,6 +102,8 @@ class GenerationConfig:
             "fixed_schedule": self.fixed_schedule,
             "max_post_steps": self.max_post_steps,
             "sub_block": self.sub_block,
+            "skip_rows": self.skip_rows,
+            "refresh": self.refresh,
             "temperature": self.temperature,
             "top_k": self.top_k,
             "top_p": self.top_p,
@@ -187,7 +195,12 @@ DENOISING = (
     "fixed_schedule",
     "sub_block",
     "coreset_size",
+    "skip_rows",
+    "refresh",
 )
+
+
+DENOISING_MODES = ("diffusion", "speculative")
 
 
 def is_autoregressive(spec: Mapping[str, Any]) -> bool:
@@ -229,7 +242,9 @@ _INTEGERS = {
     "top_k": (0, 2**31 - 1),
     "seed": (0, 2**63 - 1),
     "max_post_steps": (0, 2**31 - 1),
+    "refresh": (0, 2**31 - 1),
 }
+_FLAGS = ("fixed_schedule", "skip_rows")
 _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
@@ -242,7 +257,9 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
-    if is_autoregressive(spec) and (name in DENOISING or (name, value) == ("mode", "diffusion")):
+    if is_autoregressive(spec) and (
+        name in DENOISING or (name == "mode" and value in DENOISING_MODES)
+    ):
         raise ArgumentError(
             f"{name}: {value!r}: the model is autoregressive, it cannot denoise blocks"
         )
@@ -250,7 +267,7 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         return _stop_strings(value)
     if name == "mode":
         if value not in MODES:
-            raise ArgumentError(f"mode: {value!r} is neither 'diffusion' nor 'ar'")
+            raise ArgumentError(f"mode: {value!r} is none of {', '.join(map(repr, MODES))}")
         return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]
@@ -258,9 +275,9 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         if number is None or not accepts(number):
             raise ArgumentError(f"{name}: {value!r} is not {wanted}")
         return number
-    if name == "fixed_schedule":
+    if name in _FLAGS:
         if type(value) is not bool:
-            raise ArgumentError(f"fixed_schedule: {value!r} is neither True nor False")
+            raise ArgumentError(f"{name}: {value!r} is neither True nor False")
         return value
     if name == "block_length":
         blocks = spec.get("mask", "causal") == "block"  # which fixes their width

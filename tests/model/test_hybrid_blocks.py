@@ -114,7 +114,10 @@ def test_core_is_transformers(
     result = model.generate(model.new_state(64), PROMPT, asked, listen)
     assert result["ids"] == golden[f"{case}: ids"].tolist()
     assert steps == json.loads(str(golden[f"{case}: changed"]))
-    assert result["counters"]["commits"] == 3  # a preview leaves no recurrent state behind
+    assert result["counters"]["commits"] == 1  # the others share a preview's pass
+    apart = model.generate(model.new_state(64), PROMPT, {**asked, "fused_commit": False})
+    assert apart["ids"] == result["ids"]
+    assert apart["counters"]["commits"] == 3  # a preview leaves no recurrent state behind
 
 
 def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:

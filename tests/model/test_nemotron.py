@@ -96,8 +96,9 @@ def test_core_is_transformers(
     text = core.generate(core.new_state(64), PROMPT, asked, listen)
     assert text["ids"] == golden[f"{case}: diffusion"].tolist()
     assert steps == json.loads(str(golden[f"{case}: diffusion changed"]))
-    text = core.generate(core.new_state(64), PROMPT, {**asked, "mode": "ar"})
-    assert text["ids"] == golden[f"{case}: ar"].tolist()
+    for mode in ("ar", "speculative"):
+        text = core.generate(core.new_state(64), PROMPT, {**asked, "mode": mode})
+        assert text["ids"] == golden[f"{case}: ar"].tolist()
 
 
 def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
