@@ -53,6 +53,18 @@ def rope_fields(
     }
 
 
+def query_scale_fields(config: Fields) -> dict[str, Any]:
+    """``query_scale_beta`` and ``query_scale_positions``, where rotary keys ask for Llama 4's
+    scaling of queries; else nothing. Raises CheckpointError for a key outside its domain."""
+    rope = config.section("rope_parameters")
+    keys = Fields(config.path, {**config.section("rope_scaling").values, **rope.values})
+    beta = keys.number("llama_4_scaling_beta", 0.0, high=1e3)
+    if beta == 0:
+        return {}
+    positions = keys.integer("original_max_position_embeddings")
+    return {"query_scale_beta": beta, "query_scale_positions": positions}
+
+
 def _kind(path: Any, *sections: Fields) -> str:
     named = [section.get(key) for section in sections for key in ("rope_type", "type")]
     kinds = [kind for kind in named if kind is not None]

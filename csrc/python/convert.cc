@@ -176,6 +176,8 @@ void read_mixers(Fields &f, Spec &s) {
         read(LayerKind::attention, s, "rope_theta", s.rope_theta);
     f.optional("rope_attention_factor", s.rope_attention_factor);
     read(LayerKind::attention, s, "attn_scale", s.attn_scale);
+    f.optional("query_scale_beta", s.query_scale_beta);
+    f.optional("query_scale_positions", s.query_scale_positions);
     f.optional("attn_output_gate", s.attn_output_gate);
     f.optional("qk_norm", s.qk_norm);
     f.optional("attn_in_bias", s.attn_in_bias);
@@ -248,6 +250,7 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("mask", s.mask);
     f.optional("block_origin", s.block_origin);
     f.optional("logit_shift", s.logit_shift);
+    f.optional("block_seed", s.block_seed);
 }
 
 const char *name_of(Finish finish) {

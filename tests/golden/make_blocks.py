@@ -127,6 +127,9 @@ def _model(config: dict[str, Any]) -> Any:
         "sdar": "Qwen3ForCausalLM",
         "sdar_moe": "Qwen3MoeForCausalLM",
         "a2d-qwen3": "Qwen3ForCausalLM",
+        "a2d-qwen2": "Qwen2ForCausalLM",
+        "a2d-llama": "LlamaForCausalLM",
+        "llama": "LlamaForCausalLM",
         "Fast_dLLM_Qwen": "Qwen2ForCausalLM",
         "llada2_moe": "Glm4MoeForCausalLM",
     }
