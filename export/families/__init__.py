@@ -9,6 +9,7 @@ from ..checkpoint import Checkpoint
 from . import (
     a2d,
     clover,
+    diffusion_gemma,
     fast_dllm,
     gemma3,
     llada2,
@@ -31,6 +32,7 @@ _MODEL_TYPES: dict[str, Reader] = {
     "a2d-qwen2": a2d.read_qwen2,
     "a2d-qwen3": a2d.read_qwen3,
     "clover_moe": clover.read,
+    "diffusion_gemma": diffusion_gemma.read,
     "gemma3": gemma3.read,
     "gemma3_text": gemma3.read,
     "llada2_moe": llada2.read,
@@ -51,6 +53,7 @@ _ARCHITECTURES: dict[str, Reader] = {
     "A2DQwen2LMHeadModel": a2d.read_qwen2,
     "A2DQwen3LMHeadModel": a2d.read_qwen3,
     "CloverMoeModelLM": clover.read,
+    "DiffusionGemmaForBlockDiffusion": diffusion_gemma.read,
     "Gemma3ForCausalLM": gemma3.read,
     "Gemma3ForConditionalGeneration": gemma3.read,
     "Fast_dLLM_QwenForCausalLM": fast_dllm.read,

@@ -1,6 +1,5 @@
-"""What families of block diffusion under a block mask share: their spec fields and defaults.
-
-A row sees its whole block and everything before it, in previews and commits alike.
+"""What families of block diffusion share: their defaults; and the spec fields of those under a
+block mask, where a row sees its whole block and everything before it, in previews and commits alike.
 """
 
 from __future__ import annotations
@@ -27,6 +26,14 @@ class BlockFamily:
     mask_tokens: tuple[str, ...] = ()  # names that the tokenizer may have for the mask token
     stop_tokens: tuple[str, ...] = ()  # names of tokens that end a text
     decode: Mapping[str, Any] = field(default_factory=dict)  # generation defaults
+
+
+@dataclass(frozen=True)
+class CanvasFamily:
+    """What a family whose blocks start as random ids says where the checkpoint is silent."""
+
+    decode: Mapping[str, Any]  # generation defaults
+    stop_tokens: tuple[str, ...] = ()
 
 
 def block_fields(
