@@ -103,6 +103,8 @@ def draw_canvas(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> 
     values = rng.standard_normal(shape)
     if name.endswith("norm.weight") or name.endswith("scale"):
         values = 1 + 0.3 * values
+        if name.endswith(("q_norm.weight", "k_norm.weight")):
+            values *= 0.4  # scores are not scaled: sharper ones would amplify rounding
     elif name.endswith("layer_scalar"):
         values = rng.uniform(0.5, 1.5, shape)
     elif "layernorm" in name:

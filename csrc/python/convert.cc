@@ -215,7 +215,7 @@ void read_preview(Fields &f, Spec &s) {
     const auto read = [&f](bool required, const char *name, int &out) {
         required ? f.required(name, out) : void(f.optional(name, out));
     };
-    read(s.preview && !s.uniform_noise(), "mask_token_id", s.mask_token_id);
+    read(s.preview && s.noise == "mask", "mask_token_id", s.mask_token_id);
     read(s.preview, "block_size", s.block_size);
 }
 

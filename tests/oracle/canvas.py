@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from oracle.clover import Linear, linear
 from oracle.equations import Array, attend, rmsnorm, rotate, route, softmax
 from oracle.gemma import gelu
 
@@ -24,10 +25,15 @@ class Canvas:
     told."""
 
     def __init__(
-        self, weights: Mapping[str, ArrayLike], config: Mapping[str, Any], *, without: str = ""
+        self,
+        weights: Mapping[str, ArrayLike],
+        config: Mapping[str, Any],
+        *,
+        linear: Linear = linear,
+        without: str = "",
     ) -> None:
         self.w = {name: np.asarray(value, float) for name, value in weights.items()}
-        self.config, self.without = dict(config), without
+        self.config, self.linear, self.without = dict(config), linear, without
         self.full = [kind == "full_attention" for kind in config["layer_types"]]
 
     def commit(self, ids: ArrayLike) -> tuple[Array, Context]:
@@ -65,7 +71,8 @@ class Canvas:
             r = x + self._norm(y, name + "post_attention_layernorm.weight")
             y = self._norm(self._both(name, r), name + "post_feedforward_layernorm.weight")
             x = (r + y) * self.w[f"{scalars}layers.{i}.layer_scalar"]
-        logits = self._norm(x, DECODER + "norm.weight") @ self.w[DECODER + "embed_tokens.weight"].T
+        x = self._norm(x, DECODER + "norm.weight")
+        logits = self._project(DECODER + "embed_tokens.weight", x)
         cap = self.config["final_logit_softcapping"]
         return logits if self.without == "soft cap" else cap * np.tanh(logits / cap), seen
 
@@ -87,14 +94,15 @@ class Canvas:
         x = x * self.w[name + "router.scale"]
         if self.without != "router's scale":
             x = x * self.config["hidden_size"] ** -0.5
-        probabilities = softmax(x @ self.w[name + "router.proj.weight"].T)
+        probabilities = softmax(self._project(name + "router.proj.weight", x))
         weights = route(probabilities, self.config["top_k_experts"], True)
         if self.without != "experts' scales":
             weights = weights * self.w[name + "router.per_expert_scale"]
         y = np.zeros_like(z)
         for e in range(self.config["num_experts"]):
-            gate, up = np.split(z @ self.w[name + "experts.gate_up_proj"][e].T, 2, axis=1)
-            y += weights[:, e, None] * (gelu(gate) * up @ self.w[name + "experts.down_proj"][e].T)
+            gate, up = np.split(self._project(name + "experts.gate_up_proj", z, e), 2, axis=1)
+            out = self._project(name + "experts.down_proj", gelu(gate) * up, e)
+            y += weights[:, e, None] * out
         return y
 
     def _attention(
@@ -104,7 +112,7 @@ class Canvas:
         width = len(self.w[name + "q_norm.weight"])
         p = len(past[0]) if past else 0
         at = np.arange(p, p + n, dtype=float)
-        raw = (x @ self.w[f"{name}{part}_proj.weight"].T for part in "qk")
+        raw = (self._project(f"{name}{part}_proj.weight", x) for part in "qk")
         q, plain_k = (y.reshape(n, -1, width) for y in raw)
         q, k = (
             self._rope(i, self._norm(y, f"{name}{part}_norm.weight"), at)
@@ -112,13 +120,13 @@ class Canvas:
         )
         v = k if self.without == "values from plain keys" else plain_k
         if not self.full[i]:
-            v = (x @ self.w[name + "v_proj.weight"].T).reshape(n, -1, width)
+            v = self._project(name + "v_proj.weight", x).reshape(n, -1, width)
         v = v if self.without == "norm of values" else self._unit(v)
         if past:
             k, v = np.concatenate([past[0], k]), np.concatenate([past[1], v])
         scale = 1.0 if self.without == "attention's scale" else width**0.5
         o = attend(q * scale, k, v, self._visible(i, n, p, canvas=past is not None))
-        return o.reshape(n, -1) @ self.w[name + "o_proj.weight"].T, (k, v)
+        return self._project(name + "o_proj.weight", o.reshape(n, -1)), (k, v)
 
     def _visible(self, i: int, n: int, p: int, *, canvas: bool) -> NDArray[np.bool_]:
         """A canvas's rows see all of it, and of the context as much as its first row would."""
@@ -148,8 +156,11 @@ class Canvas:
         return rotate(x, at[:, None] * frequencies)
 
     def _mlp(self, name: str, x: Array) -> Array:
-        gate, up = (x @ self.w[f"{name}{part}_proj.weight"].T for part in ("gate", "up"))
-        return gelu(gate) * up @ self.w[name + "down_proj.weight"].T
+        gate, up = (self._project(f"{name}{part}_proj.weight", x) for part in ("gate", "up"))
+        return self._project(name + "down_proj.weight", gelu(gate) * up)
+
+    def _project(self, name: str, x: Array, expert: int | None = None) -> Array:
+        return self.linear(name, x, self.w[name] if expert is None else self.w[name][expert])
 
     def _norm(self, x: Array, name: str) -> Array:
         return rmsnorm(x, self.w[name], self.config["rms_norm_eps"])
