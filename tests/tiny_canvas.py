@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tiny_clover import Array, Shapes, rounded, special_ids, write_checkpoint_files, write_side_files
+from tiny_clover import (
+    Array,
+    Shapes,
+    rounded,
+    special_ids,
+    write_checkpoint_files,
+    write_side_files,
+)
 
 DECODER, ENCODER = "model.decoder.", "model.encoder."
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -54,6 +61,21 @@ def canvas_config(**overrides: Any) -> dict[str, Any]:
         "final_logit_softcapping": 30.0,
         "canvas_length": 16,
         **overrides,
+    }
+
+
+def release_config(config: dict[str, Any]) -> dict[str, Any]:
+    """The same as a release's ``config.json`` has it."""
+    top = ("canvas_length", "tie_word_embeddings")
+    return {
+        "architectures": ["DiffusionGemmaForBlockDiffusion"],
+        "model_type": "diffusion_gemma",
+        "dtype": "float32",
+        **{key: config[key] for key in top},
+        "text_config": {
+            "model_type": "diffusion_gemma_text",
+            **{key: value for key, value in config.items() if key not in top},
+        },
     }
 
 
@@ -138,16 +160,7 @@ def make_canvas(
     }
     write_checkpoint_files(folder, {**tensors, **vision}, shards=2, dtype=dtype)
     write_side_files(folder, config)
-    text = {k: v for k, v in config.items() if k not in ("canvas_length", "tie_word_embeddings")}
-    outer = {
-        "architectures": ["DiffusionGemmaForBlockDiffusion"],
-        "model_type": "diffusion_gemma",
-        "dtype": "float32",
-        "tie_word_embeddings": config["tie_word_embeddings"],
-        "canvas_length": config["canvas_length"],
-        "text_config": {"model_type": "diffusion_gemma_text", **text},
-    }
-    (folder / "config.json").write_text(json.dumps(outer, indent=2))
+    (folder / "config.json").write_text(json.dumps(release_config(config), indent=2))
     ids = special_ids(config["vocab_size"])
     generation = {
         "eos_token_id": [ids["<|im_end|>"], ids["<|endoftext|>"]],

@@ -15,9 +15,7 @@ struct RenoisePolicy {
     double confidence_threshold = 0.005; // and the mean entropy, in nats, must be below this
 
     // Of step `step` of `steps`: falls in equal parts, from near t_max to near t_min.
-    double temperature(int step, int steps) const {
-        return t_min + (t_max - t_min) * (double(steps - step) / steps);
-    }
+    double temperature(int step, int steps) const { return t_min + (t_max - t_min) * (double(steps - step) / steps); }
 
     // Positions in ascending order of entropy, as long as those before one sum to no more than the bound: their ids
     // are then nearly independent. At least one; ties to the lower position.

@@ -37,8 +37,8 @@ struct Counters {
 enum class Logits { none, last, all };
 
 struct PreviewOptions {
-    int coreset = 0; // experts that the block may use; 0: all
-    int width = 0;   // rows that the history's logit counts; 0: the block's own
+    int coreset = 0;             // experts that the block may use; 0: all
+    int width = 0;               // rows that the history's logit counts; 0: the block's own
     const float *soft = nullptr; // [n, H] of self-conditioning: what the preview before left; null: there was none
 };
 

@@ -89,8 +89,8 @@ int64_t Scratch::mixer_floats(int rows) const {
     if (spec_.has(LayerKind::deltanet))
         mixer = delta_scratch_floats(rows, spec_.delta_k_dim, spec_.delta_v_dim);
     for (const AttentionShape &a : attention_)
-        mixer = std::max(mixer, attention_scratch_floats(std::min(rows, kAttentionRows), a.heads / a.kv_heads,
-                                                         a.head_dim));
+        mixer =
+            std::max(mixer, attention_scratch_floats(std::min(rows, kAttentionRows), a.heads / a.kv_heads, a.head_dim));
     return (mixer + 15) / 16 * 16; // shares start on a cache line
 }
 

@@ -110,8 +110,8 @@ class Mean {
     void add_rows(int columns) {
         const int width = m_.spec.hidden_size, rows = int(rows_.size());
         const Matrix embeddings{m_.scratch.soft_columns.data(), Scheme::f32, width, columns, 0};
-        const Activations weights{m_.scratch.soft_weights.data(), kSoftChunk, nullptr, 0, nullptr, nullptr, rows,
-                                  columns, block_of(columns)};
+        const Activations weights{
+            m_.scratch.soft_weights.data(), kSoftChunk, nullptr, 0, nullptr, nullptr, rows, columns, block_of(columns)};
         float *sums = m_.scratch.y.data();
         multiply(m_.kernels, m_.pool, {{embeddings, weights, nullptr, rows, sums, width}});
         m_.pool.run(rows, [&](int64_t r, int) {

@@ -16,7 +16,7 @@ class UnsupportedModel : public UnsupportedError {
 
 enum class LayerKind { deltanet, attention };
 enum class FeedForward { experts, dense, dense_and_experts }; // the last: both, side by side
-enum class Activation { silu, gelu_tanh }; // of the gate, in experts and dense layers
+enum class Activation { silu, gelu_tanh };                    // of the gate, in experts and dense layers
 
 // Of one attention layer.
 struct AttentionShape {
@@ -92,7 +92,7 @@ struct Spec {
     // A preview also reads what the one before it made of every position: the mean embedding under its probabilities,
     // through a gated feed-forward of this width. 0: it does not
     int self_conditioning_intermediate = 0;
-    int coreset_size = 0;   // experts that the rows of one preview may use; 0: all
+    int coreset_size = 0; // experts that the rows of one preview may use; 0: all
 
     // Preview mode, where the public record leaves a choice (ARCHITECTURE.md).
     bool history_q_scale = true;     // the read-out S^T q uses q * dk^-1/2

@@ -76,11 +76,11 @@ struct LayerWeights {
     const float *post_norm1, *post_norm2; // [H], of the halves' outputs; null without
     // Of experts beside a dense feed-forward, [H]: in front of the experts, and behind each of the two. Else null
     const float *expert_norm, *dense_post_norm, *expert_post_norm;
-    float commit_scale, preview_scale;    // on what leaves the layer; 1 without
-    AttentionWeights attn;                // filled where kind is attention
-    DeltaWeights delta;                   // filled where kind is deltanet
-    MoeWeights moe;                       // filled where feed_forward has experts
-    DenseWeights dense;                   // filled where feed_forward has a dense part
+    float commit_scale, preview_scale; // on what leaves the layer; 1 without
+    AttentionWeights attn;             // filled where kind is attention
+    DeltaWeights delta;                // filled where kind is deltanet
+    MoeWeights moe;                    // filled where feed_forward has experts
+    DenseWeights dense;                // filled where feed_forward has a dense part
 
     bool has_experts() const { return feed_forward != FeedForward::dense; }
     bool has_dense() const { return feed_forward != FeedForward::experts; }

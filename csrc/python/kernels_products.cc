@@ -132,8 +132,7 @@ py::tuple head(const Isa &isa, py::array data, const std::string &scheme, int n,
     std::vector<HeadRule::Penalty> list;
     for (const auto &[id, subtract] : penalties)
         list.push_back({id, subtract});
-    const HeadRule rule{valid, banned, inverse_temperature, repetition, list.data(), int(list.size()),
-                        softcap};
+    const HeadRule rule{valid, banned, inverse_temperature, repetition, list.data(), int(list.size()), softcap};
     const Prepared prepared(kernel, stored.w, rows);
     MatmulCall call = make_call(stored, prepared, index, tiles);
     const int stripes = head_stripes(call.tile1 - call.tile0);
@@ -190,8 +189,7 @@ void register_products(py::module_ &m) {
     m.def(
         "head", &head, "isa"_a, "data"_a, "scheme"_a, "n"_a, "k"_a, "group"_a, "x"_a, "valid"_a, "banned"_a = -1,
         "inverse_temperature"_a = 1.0f, "repetition"_a = 1.0f, "penalties"_a = Penalties{}, "index"_a = py::none(),
-        "tiles"_a = py::none(), "codebook"_a = py::none(), "with_logits"_a = false,
-        "softcap"_a = 0.0f,
+        "tiles"_a = py::none(), "codebook"_a = py::none(), "with_logits"_a = false, "softcap"_a = 0.0f,
         "(argmax, max, sum of exp((logit - max) * inverse_temperature)), each [stripes, rows], over ids below\n"
         "`valid` except `banned`, and the logits [rows, stripes * 192] or None; penalties: (id, subtract), ascending;\n"
         "softcap: logits z become softcap * tanh(z / softcap) first (0: they stay).");

@@ -98,8 +98,8 @@ const float *soft_rows(const Model &model, const std::optional<Array> &soft, siz
     if (!model.spec.self_conditioning_intermediate)
         throw UnsupportedModel("soft: the model has no self-conditioning");
     if (soft->ndim() != 2 || size_t(soft->shape(0)) != rows || soft->shape(1) != model.spec.hidden_size)
-        throw ArgumentError("soft: expected a row of " + std::to_string(model.spec.hidden_size) + " numbers for each of " +
-                            std::to_string(rows) + " ids");
+        throw ArgumentError("soft: expected a row of " + std::to_string(model.spec.hidden_size) +
+                            " numbers for each of " + std::to_string(rows) + " ids");
     return soft->data();
 }
 

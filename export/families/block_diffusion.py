@@ -1,5 +1,5 @@
-"""What families of block diffusion share: their defaults; and the spec fields of those under a
-block mask, where a row sees its whole block and everything before it, in previews and commits alike.
+"""What families of block diffusion share: their defaults, and the spec fields of those under a
+block mask, where a row sees its whole block and everything before it, in previews and commits.
 """
 
 from __future__ import annotations

@@ -242,9 +242,7 @@ def _attention(table: TensorTable, layer: int, ours: str, theirs: str) -> None:
     table.add(ours + "in", DENSE, (sum(rows.values()), hidden), *pieces)
     table.vector(ours + "q_norm", theirs + "q_norm.weight", width)
     table.vector(ours + "k_norm", theirs + "k_norm.weight", width)
-    table.add(
-        ours + "out", DENSE, (hidden, q), table.expect(theirs + "o_proj.weight", (hidden, q))
-    )
+    table.add(ours + "out", DENSE, (hidden, q), table.expect(theirs + "o_proj.weight", (hidden, q)))
 
 
 def _experts(table: TensorTable, ours: str, theirs: str) -> None:

@@ -1,4 +1,4 @@
-"""Canvases of random ids in the core: splits, threads, states, recipes, mean embeddings, refusals."""
+"""Canvases of random ids in the core: splits, threads, states, recipes, mean embeddings, errors."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ def test_recipes_stay_near(
     recipe: str,
     bound: float,
 ) -> None:
-    """Of the logits of a row, the median of rows: of all three passes against float32. (Where random
+    """Of a row's logits, the median of rows: of all three passes against float32. (Where random
     experts are chosen almost at random, rounding sends some rows to others.)"""
     packed = open_core(pack_canvas(recipe))
-    pairs = zip(three_passes(packed, IDS[:40], CANVAS), three_passes(core, IDS[:40], CANVAS))
-    for found, want in pairs:
+    ours, theirs = (three_passes(m, IDS[:40], CANVAS) for m in (packed, core))
+    for found, want in zip(ours, theirs, strict=True):
         rows = np.square(found - want).sum(axis=1) / np.square(want).sum(axis=1)
         assert 0 < np.sqrt(np.median(rows)) < bound
     assert len(set(text(packed))) > 8
@@ -147,7 +147,7 @@ def test_kept_keys_of_two_shapes(
     other = open_core(pack_canvas(), kv=kv)
     want = core.preview(behind(core, 40), CANVAS)
     assert 0 < relative_error(other.preview(behind(other, 40), CANVAS), want) < bound
-    # 2 (k and v) rows of 1 x 64 in each of two layers, and of 2 x 32 in one; 256 tokens are reserved
+    # k and v: of two layers 1 x 64, of one 2 x 32; there is room for 256 tokens
     per_row = {"f16": 2 * 3 * 128, "int8": 2 * (2 * (4 + 64) + 2 * (4 + 32))}[kv]
     assert behind(other, 40).nbytes == 256 * per_row + 96 * 4
 
