@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -24,3 +25,12 @@ def golden_file(name: str) -> dict[str, np.ndarray]:
     """The arrays of ``{name}.npz``."""
     with np.load(GOLDEN / f"{name}.npz") as file:
         return dict(file)
+
+
+def checksum(tensors: dict[str, np.ndarray]) -> str:
+    """SHA-256 over names, shapes and float32 values: tells whether a maker draws other weights."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = np.ascontiguousarray(tensors[name], dtype="<f4")
+        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
+    return digest.hexdigest()

@@ -1,4 +1,5 @@
-"""Maker of tiny seeded Qwen3.5, Qwen3.5-MoE and Qwen3-Next checkpoints in the real layout."""
+"""Maker of tiny seeded Qwen3.5, Qwen3.5-MoE and Qwen3-Next checkpoints in the real layout, and of
+conversions of the first two to block diffusion."""
 
 from __future__ import annotations
 
@@ -24,9 +25,12 @@ NAMES = {
     "qwen3_5": ("qwen3_5", "Qwen3_5ForConditionalGeneration"),
     "qwen3_5_moe": ("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"),
     "qwen3_next": ("qwen3_next", "Qwen3NextForCausalLM"),
+    "a2d_qwen3_5": ("a2d-qwen3_5", "A2DQwen3_5LMHeadModel"),
+    "a2d_qwen3_5_moe": ("a2d-qwen3_5_moe", "A2DQwen3_5MoeLMHeadModel"),
 }
 _PREVIEW = ("conv_right_weight", "logit_scale", "history_bias", "history_c")
-_NOT_THEIRS = ("block_size", "coreset_size", "mask_token_id", "num_shared_experts")
+_NOT_THEIRS = ("coreset_size", "num_shared_experts")
+_OF_BLOCKS = ("block_size", "mask_token_id")
 _EXPERT_KEYS = ("num_experts", "num_experts_per_tok", "norm_topk_prob", "moe_intermediate_size")
 # Parts of a release that the text model does not use.
 OTHERS: Shapes = {"mtp.fc.weight": (64, 128), "model.visual.patch_embed.proj.weight": (8, 3, 2, 2)}
@@ -35,10 +39,13 @@ OTHERS: Shapes = {"mtp.fc.weight": (64, 128), "model.visual.patch_embed.proj.wei
 def hybrid_config(family: str, **overrides: Any) -> dict[str, Any]:
     """A family's flat text configuration; ``overrides`` replaces keys before they shape weights."""
     kind, architecture = NAMES[family]
-    config = tiny_config(overrides={"intermediate_size": 96, **overrides})
+    config = tiny_config(overrides={"intermediate_size": 96, "block_size": 8, **overrides})
     config |= {"model_type": kind, "architectures": [architecture]}
-    dropped = _NOT_THEIRS
-    if family == "qwen3_5":
+    if family.startswith("a2d"):  # what a row of the first attention layer sees reaches the second
+        kinds = ["linear_attention", "full_attention"] * 2
+        config |= {"layer_types": kinds, **overrides}
+    dropped = _NOT_THEIRS if family.startswith("a2d") else (*_NOT_THEIRS, *_OF_BLOCKS)
+    if family.endswith("qwen3_5"):
         dropped += (*_EXPERT_KEYS, "shared_expert_intermediate_size")
     if family == "qwen3_next":
         config |= {"mlp_only_layers": [], "decoder_sparse_step": 1, **overrides}

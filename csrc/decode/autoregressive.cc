@@ -3,10 +3,12 @@
 
 namespace clover {
 
+Pick Decoder::next_token() { return pick_rows(state_.hidden.data(), {0}, {state_.position}, 0)[0]; }
+
 void Decoder::decode_tokens() {
     while (!done()) {
         tick_();
-        const Pick next = pick_rows(state_.hidden.data(), {0}, state_.position, 0)[0];
+        const Pick next = next_token();
         seen_[next.id]++;
         Event event(Event::Type::step);
         event.block = int(result_.counters.blocks);

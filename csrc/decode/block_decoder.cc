@@ -1,5 +1,6 @@
 // Block diffusion: previews of a block until no mask is left, then its commit.
 #include <algorithm>
+#include <utility>
 
 #include "decode/decoder.h"
 
@@ -14,14 +15,23 @@ void Decoder::decode_blocks() {
     }
 }
 
+// Whether a block's commit waits for the next one's first pass. With shifted logits the commit decides the next
+// block's first token.
+bool Decoder::fuses() const {
+    return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.logit_shift && !m_.spec.uniform_noise();
+}
+
 // Masks up to the end of the block that the state has open, or of the next one. With shifted logits the row before
 // it has decided its first token.
 std::vector<int> Decoder::new_block() {
-    std::vector<int> block(size_t(o_.block_length) - state_.open.size(), m_.spec.mask_token_id);
-    if (m_.spec.logit_shift && state_.open.empty()) {
-        block[0] = pick_rows(state_.hidden.data(), {0}, state_.position, 0)[0].id;
+    const size_t open = uncommitted_.empty() ? state_.open.size() : 0;
+    std::vector<int> block(size_t(o_.block_length) - open, m_.spec.mask_token_id);
+    if (m_.spec.logit_shift && open == 0) {
+        block[0] = next_token().id;
         seen_[block[0]]++;
     }
+    kept_.clear();
+    computed_.clear();
     return block;
 }
 
@@ -73,17 +83,54 @@ std::vector<char> Decoder::accept(const std::vector<int> &tokens, const std::vec
     return accepted;
 }
 
+// Rows of `all`, [open | block], that the next preview of the block computes.
+std::vector<int> Decoder::rows_to_compute(const std::vector<int> &all, int step) const {
+    std::vector<int> rows;
+    const bool any = o_.skip_rows && !computed_.empty() && !(o_.refresh && step % o_.refresh == 0);
+    for (int row = 0; row < int(all.size()); row++) {
+        const int decides = row + m_.spec.logit_shift;
+        const bool needed = masked(all[size_t(row)]) || (decides < int(all.size()) && masked(all[size_t(decides)]));
+        if (!any || needed || computed_[size_t(row)] != all[size_t(row)])
+            rows.push_back(row);
+    }
+    return rows;
+}
+
+void Decoder::preview(const std::vector<int> &block, int step) {
+    std::vector<int> all = uncommitted_.empty() ? state_.open : std::vector<int>();
+    all.insert(all.end(), block.begin(), block.end());
+    rows_ = rows_to_compute(all, step);
+    PreviewOptions options;
+    options.coreset = o_.coreset;
+    if (o_.skip_rows || o_.coreset)
+        options.block = &kept_;
+    if (rows_.size() < all.size())
+        options.rows = &rows_;
+    front_ = 0;
+    if (uncommitted_.empty())
+        m_.preview(state_, block, options);
+    else
+        front_ = m_.commit_and_preview(state_, std::exchange(uncommitted_, {}), block, options);
+    computed_ = std::move(all);
+}
+
+int Decoder::output_row(int row) const {
+    return front_ + int(std::lower_bound(rows_.begin(), rows_.end(), row) - rows_.begin());
+}
+
 // One preview. Writes accepted picks into the block and all picks at masks into the draft.
 std::vector<char> Decoder::step(std::vector<int> &block, int step, std::vector<int> &draft) {
-    m_.preview(state_, block, {o_.coreset, 0});
-    const int before = int(state_.open.size()) - m_.spec.logit_shift; // output rows in front of position 0's
+    preview(block, step);
+    const int before = int(state_.open.size()) - m_.spec.logit_shift; // rows in front of position 0's
     const std::vector<int> positions = candidates(block);
     std::vector<int> rows, tokens;
+    std::vector<int64_t> places;
     for (int i : positions) {
-        rows.push_back(before + i);
+        rows.push_back(output_row(before + i));
         tokens.push_back(block[size_t(i)]);
+        places.push_back(state_.position + i);
     }
-    const std::vector<Pick> picks = pick_rows(m_.scratch.h.data(), rows, state_.position - before, step);
+    const std::vector<Pick> picks = pick_rows(m_.scratch.h.data(), rows, places, step);
     const std::vector<char> accepted = accept(tokens, picks, step);
     draft = block;
     std::vector<char> changed(block.size(), 0);

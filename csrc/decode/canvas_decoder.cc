@@ -7,6 +7,8 @@
 namespace clover {
 
 void Decoder::check_canvases() const {
+    if (mode_ == DecodeMode::speculative)
+        throw UnsupportedModel("mode \"speculative\" drafts at masks, and the model's blocks start as random ids");
     const RenoisePolicy &r = o_.renoise;
     constexpr double large = 1e9;
     check_range("t_min", r.t_min, 0, large);
@@ -14,8 +16,9 @@ void Decoder::check_canvases() const {
     check_range("entropy_bound", r.entropy_bound, 0, large);
     check_range("stability_threshold", r.stability_threshold, 0, large);
     check_range("confidence_threshold", r.confidence_threshold, 0, large);
-    if (o_.sub_block || o_.editing.on() || o_.fixed_schedule)
-        throw ArgumentError("sub_block, edit_threshold and fixed_schedule are not supported of canvases of random ids");
+    if (o_.sub_block || o_.editing.on() || o_.fixed_schedule || o_.skip_rows)
+        throw ArgumentError(
+            "sub_block, edit_threshold, fixed_schedule and skip_rows are not supported of canvases of random ids");
 }
 
 void Decoder::decode_canvases() {
@@ -62,7 +65,8 @@ std::vector<double> Decoder::canvas_step(std::vector<int> &canvas, int step, int
                                          std::vector<char> &accepted) {
     const bool conditioned = m_.spec.self_conditioning_intermediate > 0;
     float *soft = conditioned ? m_.scratch.soft.data() : nullptr;
-    PreviewOptions options{o_.coreset, 0};
+    PreviewOptions options;
+    options.coreset = o_.coreset;
     options.soft = step ? soft : nullptr;
     m_.preview(state_, canvas, options);
     SamplingOptions sampling = o_.sampling;

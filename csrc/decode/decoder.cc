@@ -24,8 +24,8 @@ void check_range(const char *name, double value, double low, double high) {
 
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
     : m_(model), state_(state), o_(options),
-      diffusion_(options.mode ? *options.mode == DecodeMode::diffusion : model.spec.preview), listener_(listener),
-      tick_(tick) {
+      mode_(options.mode.value_or(model.spec.preview ? DecodeMode::diffusion : DecodeMode::autoregressive)),
+      listener_(listener), tick_(tick) {
     if (o_.block_length == 0)
         o_.block_length = m_.spec.block_size;
     if (o_.coreset < 0)
@@ -45,6 +45,11 @@ void Decoder::check_blocks(bool empty) const {
     check_range("sub_block", o_.sub_block, 0, o_.block_length);
     if (o_.sub_block && (o_.policy.steps || o_.editing.on()))
         throw ArgumentError("sub_block is not supported together with steps or edit_threshold");
+    if (o_.skip_rows && o_.editing.on())
+        throw ArgumentError("skip_rows is not supported together with edit_threshold, which looks at all rows");
+    if (o_.skip_rows && m_.spec.has(LayerKind::deltanet) && m_.spec.causal_delta())
+        throw UnsupportedModel("skip_rows: rows cannot be left out of a recurrence over the block");
+    check_range("refresh", o_.refresh, 0, kLarge);
     if (m_.spec.uniform_noise())
         check_canvases();
     if (empty && m_.spec.logit_shift)
@@ -55,10 +60,12 @@ void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
     const bool empty = prompt.empty() && state_.position == 0;
-    if (diffusion_)
+    if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
-    else if (m_.spec.block_mask())
+    if (mode_ != DecodeMode::diffusion && m_.spec.block_mask())
         throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
+    if (mode_ == DecodeMode::speculative)
+        check_range("block_length of a draft", o_.block_length, 1, Model::kChunkRows);
     check_range("threshold", o_.policy.threshold, 0, kLarge);
     check_range("steps", o_.policy.steps, 0, kLarge);
     check_range("temperature", s.temperature, 0, kLarge);
@@ -71,7 +78,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     m_.check_ids(prompt, false);
     for (int id : o_.stop_ids)
         check_range("stop id", id, 0, m_.spec.vocab_size - 1);
-    if (empty && !diffusion_)
+    if (empty && mode_ != DecodeMode::diffusion)
         throw ArgumentError("autoregressive decoding needs a prompt");
     const int64_t tokens = int64_t(prompt.size()) + o_.max_new_tokens;
     if (tokens > state_.capacity - state_.position)
@@ -83,8 +90,8 @@ void Decoder::check(const std::vector<int> &prompt) const {
 
 // Everything that the call will need, so that it fails before any work or not at all.
 void Decoder::reserve(int64_t prompt_tokens) {
-    const int64_t width = diffusion_ ? o_.block_length : 1;
-    const int64_t rows = std::max(width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
+    const int64_t width = mode_ == DecodeMode::autoregressive ? 1 : o_.block_length;
+    const int64_t rows = std::max((1 + fuses()) * width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
     state_.reserve(state_.position + prompt_tokens + (blocks + m_.spec.block_mask()) * width); // the first may be short
@@ -107,21 +114,24 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     const Counters before = m_.counters;
     if (!done() && o_.max_new_tokens == 0)
         result_.finish = Finish::length;
-    if (!done() && diffusion_)
-        m_.spec.uniform_noise() ? decode_canvases() : decode_blocks();
-    else if (!done())
+    if (!done() && mode_ == DecodeMode::autoregressive)
         decode_tokens();
+    else if (!done() && mode_ == DecodeMode::speculative)
+        decode_speculatively();
+    else if (!done())
+        m_.spec.uniform_noise() ? decode_canvases() : decode_blocks();
     result_.counters.work = difference(m_.counters, before);
     result_.counters.decode_seconds = seconds() - result_.counters.prefill_seconds;
     return std::move(result_);
 }
 
-std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows, int64_t first, int step) {
+std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows,
+                                     const std::vector<int64_t> &positions, int step) {
     std::vector<HeadRule::Penalty> penalties;
     HeadPass head = head_pass(m_, hidden, rows, head_rule(o_.sampling, seen_, penalties));
     std::vector<double> u;
-    for (int row : rows)
-        u.push_back(uniform(o_.sampling.seed, first + row, step));
+    for (int64_t position : positions)
+        u.push_back(uniform(o_.sampling.seed, position, step));
     return pick(head, o_.sampling, u);
 }
 
@@ -135,7 +145,7 @@ Decoder::Cut Decoder::cut(const std::vector<int> &tokens) {
     return {limit, limit == budget() ? Finish::length : Finish::none};
 }
 
-void Decoder::close_block(std::vector<int> tokens) {
+void Decoder::add_text(std::vector<int> &tokens) {
     const Cut c = cut(tokens);
     Event event(Event::Type::block);
     event.block = int(result_.counters.blocks++);
@@ -148,7 +158,13 @@ void Decoder::close_block(std::vector<int> tokens) {
     notify(event);
     if (c.finish != Finish::none)
         tokens.resize(size_t(c.kept) + (c.finish == Finish::stop));
-    if (!done() || o_.commit_last)
+}
+
+void Decoder::close_block(std::vector<int> tokens) {
+    add_text(tokens);
+    if (!done() && fuses())
+        uncommitted_ = std::move(tokens);
+    else if (!done() || o_.commit_last)
         commit(tokens);
 }
 

@@ -33,8 +33,12 @@ class Decoder {
 
     // block_decoder.cc
     void decode_blocks();
+    bool fuses() const;
     std::vector<int> new_block();
     void denoise(std::vector<int> &block);
+    std::vector<int> rows_to_compute(const std::vector<int> &all, int step) const;
+    void preview(const std::vector<int> &block, int step);
+    int output_row(int row) const; // of a row of [open | block]
     std::vector<char> step(std::vector<int> &block, int step, std::vector<int> &draft);
     std::vector<int> candidates(const std::vector<int> &block) const;
     std::vector<char> accept(const std::vector<int> &tokens, const std::vector<Pick> &picks, int step) const;
@@ -50,11 +54,20 @@ class Decoder {
 
     // autoregressive.cc
     void decode_tokens();
+    Pick next_token(); // behind the state
 
-    // Picks for rows of hidden [.., H]; the token that row i decides stands at position first + rows[i].
-    std::vector<Pick> pick_rows(const float *hidden, const std::vector<int> &rows, int64_t first, int step);
+    // speculative.cc
+    void decode_speculatively();
+    std::vector<int> draft(int first, int rows);
+    size_t verify(const std::vector<int> &drafted, Pick &next);
+
+    // Picks for rows of hidden [.., H]; the token that rows[i] decides stands at positions[i].
+    std::vector<Pick> pick_rows(const float *hidden, const std::vector<int> &rows,
+                                const std::vector<int64_t> &positions, int step);
     Cut cut(const std::vector<int> &tokens);
-    // Adds the text of finished tokens to the result, reports it, and commits what the text so far ends with.
+    // Adds the text of finished tokens to the result and reports it; cuts them to that and the stop token.
+    void add_text(std::vector<int> &tokens);
+    // The same, and commits what the text so far ends with, or leaves it to the next preview.
     void close_block(std::vector<int> tokens);
     void commit(const std::vector<int> &tokens);
     void notify(const Event &);
@@ -67,12 +80,19 @@ class Decoder {
     Model &m_;
     State &state_;
     DecodeOptions o_;
-    const bool diffusion_;
+    const DecodeMode mode_;
     const Listener &listener_;
     const Tick &tick_;
     const Clock::time_point begin_ = Clock::now();
     Occurrences seen_;
     DecodeResult result_;
+
+    // Of the block being denoised.
+    Block kept_;
+    std::vector<int> computed_;    // [open | block] tokens that its rows were last computed of; empty before the first
+    std::vector<int> rows_;        // that the last preview computed
+    int front_ = 0;                // output rows in front of them: of a commit in the same pass
+    std::vector<int> uncommitted_; // tokens of the block before, for the next preview's pass
 };
 
 } // namespace clover

@@ -14,7 +14,9 @@
 
 namespace clover {
 
-enum class DecodeMode { diffusion, autoregressive };
+// speculative: a preview drafts a block, a commit verifies it and keeps what autoregressive decoding would have
+// written.
+enum class DecodeMode { diffusion, autoregressive, speculative };
 enum class Finish { none, stop, length, cancelled };
 
 struct DecodeOptions {
@@ -29,7 +31,12 @@ struct DecodeOptions {
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number
-    // False: the block that ends the text is not committed. True: its kept tokens are, with the stop token.
+    // Rows whose token is no mask and was in its place at the preview before are left out of a preview: what they
+    // computed then stays. An approximation; every `refresh` steps of a block (0: never) all rows are computed.
+    bool skip_rows = false;
+    int refresh = 0;
+    bool fused_commit = true; // a block's commit shares the next block's first pass; the numbers are the same
+    // False: a block that ends the text need not be committed. True: its kept tokens are, with the stop token.
     bool commit_last = true;
 };
 

@@ -73,6 +73,7 @@ struct DeltaHead { // one value head of a gated DeltaNet layer
 
 struct PreviewHead {     // the same head in preview mode
     DeltaHead d;         // q, k: l2-normalised, without the factor; g unused; beta used if value_beta
+    int queries;         // leading rows of q and o; all rows are seen
     float logit_scale;   // on q_t . k_s
     float history_logit; // history_bias + history_c * ln(n / history_ref_rows)
     float history_scale; // factor on q in the history read-out S^T q

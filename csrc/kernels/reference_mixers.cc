@@ -98,7 +98,7 @@ void delta_preview(const PreviewHead &p) {
     const DeltaHead &h = p.d;
     const int n = h.rows;
     float *weights = h.scratch, *history = weights + n + 1; // softmax over the rows and the history
-    for (int t = 0; t < n; ++t) {
+    for (int t = 0; t < p.queries; ++t) {
         const float *q = h.q + t * h.ldqk;
         for (int s = 0; s < n; ++s)
             weights[s] = p.logit_scale * dot(q, h.k + s * h.ldqk, h.dk);

@@ -167,8 +167,8 @@ inline void preview(const PreviewHead &p) {
     constexpr int rows = 4;
     const int n = h.rows, padded = round_up(n + 1);
     float *weights = h.scratch; // [rows, padded]
-    for (int t = 0; t < n; t += rows) {
-        const int m = smaller(rows, n - t);
+    for (int t = 0; t < p.queries; t += rows) {
+        const int m = smaller(rows, p.queries - t);
         float *o = h.o + t * h.ldo;
         const float *q = h.q + t * h.ldqk;
         gemm_rows(m, n, h.dk, q, h.ldqk, h.k, h.ldqk, weights, padded);

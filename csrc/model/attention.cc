@@ -39,8 +39,8 @@ const float *values_of(Model &m, const AttentionShape &s, const float *k_or_v, f
     return v_row;
 }
 
-// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)) in place; cache rows [position, position + n)
-// <- rope(norm(k)), norm(v)
+// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)) in place; the rows' places in the cache <- rope(norm(k)),
+// norm(v)
 void place_heads(Pass &p, int layer) {
     Model &m = p.model;
     const AttentionShape s = m.spec.attention(layer);
@@ -62,7 +62,7 @@ void place_heads(Pass &p, int layer) {
         const float *v = values_of(m, s, last, k + kv);
         rotate(q, s.heads, hd, cosine, sine, half);
         rotate(k, s.kv_heads, hd, cosine, sine, half);
-        const int64_t at = (p.start + r) * p.state.kv_row_bytes(layer);
+        const int64_t at = (p.start + p.place[size_t(r)]) * p.state.kv_row_bytes(layer);
         for (int h = 0; h < s.kv_heads; h++) {
             store_kv(format, k + h * hd, hd, cache.k.data() + at + h * part);
             store_kv(format, v + h * hd, hd, cache.v.data() + at + h * part);
@@ -82,7 +82,7 @@ void attend(Pass &p, int layer) {
     m.pool.run(int64_t(stretches) * s.kv_heads * shares, [&](int64_t item, int worker) {
         const int share = int(item % shares), stretch = int(item / shares % stretches);
         const int kv = int(item / shares / stretches);
-        const auto [row0, rows, seen] = p.spans[size_t(stretch)];
+        const auto [row0, rows, begin, end, causal] = p.spans[size_t(stretch)];
         const int head0 = shared * share / shares;
         AttentionHeads a{};
         a.rows = rows;
@@ -94,10 +94,10 @@ void attend(Pass &p, int layer) {
         a.k = cache.k.data() + kv * kv_bytes(a.format, hd);
         a.v = cache.v.data() + kv * kv_bytes(a.format, hd);
         a.ldkv = p.state.kv_row_bytes(layer);
-        a.past = int(p.start);
-        a.causal = seen < 0;
-        a.first = row0;
-        a.seen = seen;
+        a.past = int(p.start) + begin;
+        a.causal = causal;
+        a.first = row0; // where causal, a row's place
+        a.seen = end - begin;
         a.scale = m.spec.attn_scale;
         a.window = m.spec.window(layer);
         a.o = m.scratch.mixed.row(row0) + (kv * shared + head0) * hd;

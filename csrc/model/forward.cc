@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace clover {
 namespace {
@@ -15,7 +16,7 @@ void embed(Pass &p) {
     const int64_t width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
         float *h = m.scratch.h.data() + r * width;
-        m.kernels.dequantize_row(m.weights.embed, p.ids[r], h);
+        m.kernels.dequantize_row(m.weights.embed, p.ids[size_t(r)], h);
         for (int64_t i = 0; m.spec.embed_scale != 1 && i < width; i++)
             h[i] *= m.spec.embed_scale;
         std::fill_n(m.scratch.y.data() + r * width, width, 0.0f);
@@ -30,7 +31,7 @@ void rotary_angles(Pass &p, const std::vector<double> &inv_freq, double factor, 
     for (int64_t r = 0; r < p.rows; r++) {
         float *row = out + r * int64_t(2 * half);
         for (size_t i = 0; i < half; i++) {
-            const double angle = double(p.start + r) * inv_freq[i];
+            const double angle = double(p.start + p.place[size_t(r)]) * inv_freq[i];
             row[i] = float(factor * std::cos(angle));
             row[half + i] = float(factor * std::sin(angle));
         }
@@ -58,7 +59,7 @@ void add_half(Pass &p, int64_t row, int half) {
     const bool finite = add_row(h, s.y.data() + row * width, width);
     if (p.model.spec.layer_scales && half && half % 2 == 0) {
         const LayerWeights &w = p.layer(half / 2 - 1);
-        const float scale = p.mode == Mode::commit ? w.commit_scale : w.preview_scale;
+        const float scale = row < p.committed ? w.commit_scale : w.preview_scale;
         std::transform(h, h + width, h, [scale](float x) { return x * scale; });
     }
     if (finite)
@@ -99,30 +100,60 @@ void finish(Pass &p) {
     throw Error("layer " + std::to_string((bad - 1) / 2) + ": the " + part + "'s output is not finite");
 }
 
-// Who sees whom. A span is cut where the mask changes.
+// Who sees whom: the places that a row's block shows it.
+Span seen_from(const Pass &p, const BlockGrid &grid, int row) {
+    const bool commit = row < p.committed;
+    const int all = p.committed + p.block_rows;
+    if (!p.model.spec.block_mask())
+        return {row, 1, commit ? 0 : p.committed, commit ? p.committed : all, commit};
+    const int64_t at = p.start + p.place[size_t(row)];
+    const int64_t begin = std::max<int64_t>(0, grid.begin(at) - p.start);
+    return {row, 1, int(begin), int(std::min<int64_t>(grid.end(at) - p.start, commit ? p.committed : all)), false};
+}
+
+// Rows that see the same, as many as one piece of work takes.
 std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
-    const bool blocks = p.model.spec.block_mask();
     std::vector<Span> spans;
-    for (int row = 0; row < p.rows;) {
-        const int64_t block = blocks ? grid.end(p.start + row) - p.start : p.rows;
-        const int seen = int(std::min<int64_t>(block, p.rows)), rows = std::min(kAttentionRows, seen - row);
-        spans.push_back({row, rows, !blocks && p.mode == Mode::commit ? -1 : seen});
-        row += rows;
+    for (int row = 0; row < p.rows; row++) {
+        const Span next = seen_from(p, grid, row);
+        Span *last = spans.empty() ? nullptr : &spans.back();
+        if (last && last->rows < kAttentionRows && last->begin == next.begin && last->end == next.end &&
+            last->causal == next.causal)
+            last->rows++;
+        else
+            spans.push_back(next);
     }
     return spans;
 }
 
+// Rows of a commit that no later pass computes again: under a block mask those of whole blocks.
+int settled_rows(const Pass &p, const BlockGrid &grid) {
+    if (!p.model.spec.block_mask())
+        return p.committed;
+    return int(std::max<int64_t>(0, grid.begin(p.start + p.committed) - p.start));
+}
+
 } // namespace
 
-Pass::Pass(Model &model, State &state, Mode mode, const int *ids, int rows, const BlockGrid &grid)
-    : model(model), state(state), mode(mode), ids(ids), rows(rows), start(state.position - int64_t(state.open.size())),
-      history_width(rows) {
+Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const std::vector<int> &block_ids,
+           const PreviewOptions &options, const BlockGrid &grid)
+    : model(model), state(state), ids(commit, commit + commit_rows), place(size_t(commit_rows)),
+      start(state.position - int64_t(state.open.size())), committed(commit_rows), block_rows(int(block_ids.size())),
+      block(options.block), soft(options.soft), coreset(options.coreset),
+      history_width(options.width ? options.width : block_rows) {
+    std::iota(place.begin(), place.end(), 0);
+    for (int i = 0, n = int(options.rows ? options.rows->size() : block_ids.size()); i < n; i++) {
+        const int row = options.rows ? (*options.rows)[size_t(i)] : i;
+        ids.push_back(block_ids[size_t(row)]);
+        place.push_back(committed + row);
+    }
+    rows = int(ids.size());
     spans = spans_of(*this, grid);
+    settled = settled_rows(*this, grid);
 }
 
 DeltaRecord *Pass::record(int i) const {
-    const bool recorded = mode == Mode::commit && state.rollback.rows > 0;
-    return recorded ? &state.rollback.delta[size_t(i)] : nullptr;
+    return committed && state.rollback.rows > 0 ? &state.rollback.delta[size_t(i)] : nullptr;
 }
 
 const float *Pass::angles(int layer) const {
@@ -166,7 +197,7 @@ void feed_forward(Pass &p, int layer) {
 
 void forward(Pass &p) {
     embed(p);
-    if (p.mode == Mode::preview && p.model.spec.self_conditioning_intermediate)
+    if (p.block_rows && p.model.spec.self_conditioning_intermediate)
         condition(p);
     float *rope = p.model.scratch.rope.data();
     rotary_angles(p, p.model.inv_freq, p.model.spec.rope_attention_factor, rope);

@@ -8,32 +8,40 @@
 
 namespace clover {
 
-enum class Mode { commit, preview };
-
-// Rows that one piece of work takes through attention, and how many rows of the pass they see; -1: those up to
-// themselves.
+// Rows that one piece of work takes through attention, and the places that they see: [begin, end) of the pass beside
+// everything in front of it; `causal`: those up to themselves.
 struct Span {
-    int row0, rows, seen;
+    int row0, rows, begin, end;
+    bool causal;
 };
 
+// The rows of a pass: first those that a commit stores, then those of a block that a preview looks at. Either may be
+// none. The block's rows read what the commit leaves: in each layer it goes first.
 struct Pass {
     Model &model;
-    State &state; // a preview uses the rows of its caches behind the committed ones as working space
-    Mode mode;
-    const int *ids;
+    State &state;            // a preview uses the rows of its caches behind the committed ones as working space
+    std::vector<int> ids;    // [n]
+    std::vector<int> place;  // [n] positions behind `start`, ascending
+    int64_t start;           // position of the first row
+    int rows;                // n
+    int committed;           // leading rows that a commit stores
+    int block_rows = 0;      // of the block behind them, computed here or kept by `block`
+    Block *block = nullptr;  // preview: what is kept from step to step; may be null
+    std::vector<Span> spans; // of attention
+    int settled;             // leading rows of the commit that move the recurrent states on; the others run on copies
     const float *soft = nullptr;   // preview: [n, H] mean embeddings of the one before; null: there is none
-    int rows;                      // n
-    int64_t start;                 // position of the first row
-    std::vector<Span> spans;       // of attention
     int coreset = 0;               // preview: experts that the block may use; 0: all
     double history_width = 0;      // preview: rows that the history's logit counts
     std::atomic<int> bad_half{-1}; // first half layer (2 layer + half) whose output is not finite
 
-    // A pass behind the state; over the ids of its open block, too, if it has one. `grid` counts where the mask has
-    // blocks.
-    Pass(Model &, State &, Mode, const int *ids, int rows, const BlockGrid &grid);
+    // A commit of ids [rows], then, with `block_ids`, a preview behind it of those at options.rows (null: all). Behind
+    // the state, over the ids of its open block, too, if it has one: `ids` or, where there is no commit, `block_ids`
+    // start with them. `grid` counts where the mask has blocks.
+    Pass(Model &, State &, const int *ids, int rows, const std::vector<int> &block_ids, const PreviewOptions &options,
+         const BlockGrid &grid);
 
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
+    int previewed() const { return rows - committed; } // rows that a preview computes
     // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].
     const float *angles(int layer) const;
     // The rows of a pass recorded for truncate(), else null.

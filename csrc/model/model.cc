@@ -56,6 +56,7 @@ void advance(const Spec &s, State &state, const BlockGrid &grid, int64_t start, 
     state.position = start + n;
     state.open.clear();
     state.previewed.clear();
+    state.passes++;
     if (s.block_mask())
         state.open.assign(ids + std::max<int64_t>(0, grid.begin(state.position) - start), ids + n);
     std::copy_n(last, s.hidden_size, state.hidden.data());
@@ -65,7 +66,7 @@ void advance(const Spec &s, State &state, const BlockGrid &grid, int64_t start, 
 void commit_rows(Model &m, State &state, const int *ids, int rows, const BlockGrid &grid) {
     const int64_t width = m.spec.hidden_size;
     const float *h = m.scratch.h.data();
-    Pass pass(m, state, Mode::commit, ids, rows, grid);
+    Pass pass(m, state, ids, rows, {}, {}, grid);
     state.broken = true;
     forward(pass);
     advance(m.spec, state, grid, pass.start, ids, rows, h + (rows - 1) * width);
@@ -77,6 +78,27 @@ void commit_rows(Model &m, State &state, const int *ids, int rows, const BlockGr
 void require_whole(const State &state) {
     if (state.broken)
         throw Error("an error ended a commit half way; restore a snapshot or truncate the state to 0");
+}
+
+// Room for what the previews of `rows` rows keep; nothing is kept yet.
+void make_room(const Spec &s, Block &block, int rows) {
+    block.clear();
+    block.coreset.resize(s.layers.size());
+    block.M.resize(s.layers.size());
+    block.beta.resize(s.layers.size());
+    for (size_t i = 0; i < s.layers.size(); i++)
+        if (s.layers[i] == LayerKind::deltanet) {
+            block.M[i].resize(int64_t(rows) * s.conv_channels());
+            block.beta[i].resize(int64_t(rows) * s.delta_v_heads);
+        }
+    block.rows = rows;
+}
+
+// Copies of the ids of the open block, and of what follows.
+std::vector<int> behind_open(const State &state, const std::vector<int> &ids) {
+    std::vector<int> all = state.open;
+    all.insert(all.end(), ids.begin(), ids.end());
+    return all;
 }
 
 bool copy_weights(const std::vector<std::string> &files, const ModelOptions &options) {
@@ -123,8 +145,7 @@ void Model::check_coreset(int coreset) const {
                             std::to_string(spec.top_k) + ", " + std::to_string(spec.num_experts) + "]");
 }
 
-void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool rollback, float *logits,
-                   const Tick &tick) {
+void Model::check_commit(const State &state, const std::vector<int> &ids) const {
     require_whole(state);
     check_ids(ids, false);
     const int64_t n = int64_t(ids.size());
@@ -133,14 +154,19 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     if (n > state.capacity - state.position)
         throw ContextLengthError(std::to_string(n) + " tokens behind position " + std::to_string(state.position) +
                                  " exceed the state's capacity of " + std::to_string(state.capacity));
+}
+
+void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool rollback, float *logits,
+                   const Tick &tick) {
+    check_commit(state, ids);
+    const int64_t n = int64_t(ids.size());
     if (rollback && n > kChunkRows)
         throw ArgumentError("a commit with rollback takes at most " + std::to_string(kChunkRows) + " tokens");
     if (rollback && spec.block_mask())
         throw UnsupportedModel("a commit with rollback is not supported of mask \"block\"");
     const int64_t end = state.position + n, start = state.position - int64_t(state.open.size());
     const BlockGrid grid = grid_of(spec, end);
-    std::vector<int> all = state.open;
-    all.insert(all.end(), ids.begin(), ids.end());
+    const std::vector<int> all = behind_open(state, ids);
     if (want == Logits::none && state.previewed == all) { // a preview has computed all of it
         advance(spec, state, grid, start, all.data(), int(all.size()), state.previewed_hidden.data());
         return;
@@ -168,33 +194,91 @@ void Model::require_preview() const {
         throw UnsupportedModel("the model is autoregressive: it cannot denoise blocks");
 }
 
-void Model::preview(State &state, const std::vector<int> &ids, const PreviewOptions &options) {
+void Model::check_preview(const State &state, const std::vector<int> &ids, const PreviewOptions &options) const {
     require_preview();
     require_whole(state);
     check_ids(ids, true);
     check_coreset(options.coreset);
-    const int n = int(std::min<size_t>(ids.size(), size_t(kMaxBlock) + 1));
-    if (n < 1 || n > kMaxBlock)
+    if (ids.empty() || ids.size() > size_t(kMaxBlock))
         throw ArgumentError("a block of " + std::to_string(ids.size()) + " tokens is outside [1, " +
                             std::to_string(kMaxBlock) + "]");
     if (options.width < 0)
         throw ArgumentError("width " + std::to_string(options.width) + " is negative");
-    std::vector<int> all = state.open;
-    all.insert(all.end(), ids.begin(), ids.end());
-    scratch.reserve(int(all.size()));
-    state.reserve(state.position + n);
-    Pass pass(*this, state, Mode::preview, all.data(), int(all.size()), grid_of(spec, state.position));
-    pass.coreset = options.coreset;
-    pass.soft = options.soft;
-    if (options.width)
-        pass.history_width = options.width;
-    state.previewed.clear();
-    forward(pass);
-    if (!spec.block_mask() || options.coreset || pass.rows > spec.block_size)
+    if (!options.rows)
         return;
-    state.previewed = std::move(all);
-    std::copy_n(scratch.h.data() + int64_t(pass.rows - 1) * spec.hidden_size, spec.hidden_size,
-                state.previewed_hidden.data());
+    if (spec.has(LayerKind::deltanet) && spec.causal_delta())
+        throw UnsupportedModel("rows cannot be left out of a recurrence over the block");
+    if (spec.self_conditioning_intermediate)
+        throw UnsupportedModel("rows cannot be left out of a canvas that is drawn anew");
+    const int n = int(state.open.size() + ids.size());
+    if (!options.block || options.block->rows != n || options.block->pass != state.passes)
+        throw ArgumentError("rows are left out, and no preview of the same block has just computed them");
+    int before = -1;
+    for (int row : *options.rows) {
+        if (row <= before || row >= n)
+            throw ArgumentError("row " + std::to_string(row) + " does not ascend, or is outside the block of " +
+                                std::to_string(n));
+        before = row;
+    }
+    if (before < 0)
+        throw ArgumentError("no row to compute");
+}
+
+void Model::preview(State &state, const std::vector<int> &ids, const PreviewOptions &options) {
+    check_preview(state, ids, options);
+    run_preview(state, {}, behind_open(state, ids), options);
+}
+
+int Model::commit_and_preview(State &state, const std::vector<int> &ids, const std::vector<int> &block,
+                              const PreviewOptions &options) {
+    check_commit(state, ids);
+    check_preview(state, block, options);
+    if (ids.size() > size_t(kMaxBlock))
+        throw ArgumentError("a commit of " + std::to_string(ids.size()) + " tokens in the pass of a preview is above " +
+                            std::to_string(kMaxBlock));
+    if (spec.self_conditioning_intermediate)
+        throw UnsupportedModel("a model with self-conditioning commits in passes of their own");
+    if (options.rows)
+        throw ArgumentError("the first preview of a block leaves no row out");
+    const int64_t end = state.position + int64_t(ids.size());
+    if (spec.block_mask() && grid_of(spec, end).begin(end) != end)
+        throw ArgumentError("the commit in the pass of a preview does not end a block");
+    state.drop_rollback();
+    if (state.previewed == behind_open(state, ids)) { // computed already
+        commit(state, ids, Logits::none, false, nullptr, [] {});
+        return run_preview(state, {}, block, options);
+    }
+    return run_preview(state, behind_open(state, ids), block, options);
+}
+
+// A commit of `ids` [may be none], those of the open block in front, and a preview of `block`, likewise.
+int Model::run_preview(State &state, const std::vector<int> &ids, const std::vector<int> &block,
+                       const PreviewOptions &options) {
+    const int committed = int(ids.size()), n = int(block.size());
+    const int64_t width = spec.hidden_size, behind = state.position - int64_t(state.open.size()) + committed + n;
+    scratch.reserve(committed + n);
+    state.reserve(behind);
+    if (options.block && options.block->rows != n)
+        make_room(spec, *options.block, n);
+    const BlockGrid grid = grid_of(spec, committed ? behind - n : state.position);
+    Pass pass(*this, state, ids.data(), committed, block, options, grid);
+    state.previewed.clear();
+    state.broken = committed > 0;
+    forward(pass);
+    const float *h = scratch.h.data();
+    if (committed)
+        advance(spec, state, grid, pass.start, ids.data(), committed, h + (committed - 1) * width);
+    state.broken = false;
+    state.passes++;
+    if (options.block)
+        options.block->pass = state.passes;
+    // It has left all that a commit would: keys and values, which recurrent layers do not have.
+    if (spec.block_mask() && !spec.has(LayerKind::deltanet) && !options.coreset && !options.rows &&
+        n <= spec.block_size) {
+        state.previewed = block;
+        std::copy_n(h + int64_t(pass.rows - 1) * width, width, state.previewed_hidden.data());
+    }
+    return committed;
 }
 
 void Model::truncate(State &state, int64_t position) {

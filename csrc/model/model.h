@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
+#include "model/block.h"
 #include "model/scratch.h"
 #include "model/spec.h"
 #include "model/state.h"
@@ -37,8 +38,13 @@ struct Counters {
 enum class Logits { none, last, all };
 
 struct PreviewOptions {
-    int coreset = 0;             // experts that the block may use; 0: all
-    int width = 0;               // rows that the history's logit counts; 0: the block's own
+    int coreset = 0; // experts that the block may use; 0: all
+    int width = 0;   // rows that the history's logit counts; 0: the block's own
+    // What the block's previews keep from step to step; its coreset is then its first preview's. May be null.
+    Block *block = nullptr;
+    // Rows that are computed, ascending: of [state.open | ids]. The others are taken as `block` keeps them from the
+    // preview before. Null: all.
+    const std::vector<int> *rows = nullptr;
     const float *soft = nullptr; // [n, H] of self-conditioning: what the preview before left; null: there was none
 };
 
@@ -68,9 +74,14 @@ class Model {
     void commit(State &, const std::vector<int> &ids, Logits, bool rollback, float *logits, const Tick &tick);
 
     // One denoising pass over a block behind the state, which stays as it is. Leaves the last layer's
-    // output in scratch.h, for the functions of head.h: [state.open + n, H], the rows of an open block in front.
-    // Throws UnsupportedModel where the spec has no preview.
+    // output in scratch.h, for the functions of head.h: [state.open + n, H], the rows of an open block in front, or of
+    // options.rows alone. Throws UnsupportedModel where the spec has no preview, ArgumentError for rows that `block`
+    // does not keep.
     void preview(State &, const std::vector<int> &ids, const PreviewOptions &);
+
+    // commit(ids), then preview(block), in one pass over the weights: row by row the same numbers. Returns how many
+    // rows stand in front of the preview's in scratch.h. With a block mask `ids` end a block.
+    int commit_and_preview(State &, const std::vector<int> &ids, const std::vector<int> &block, const PreviewOptions &);
 
     // Back to position 0, or to any row of the last commit made with rollback: the state is then the one
     // that committing only the rows before it would have left. Bit for bit in the sequential form; in the
@@ -100,6 +111,11 @@ class Model {
 
     static constexpr int kChunkRows = 128; // of one pass of a commit
     static constexpr int kMaxBlock = 1024; // rows of a preview
+
+  private:
+    void check_commit(const State &, const std::vector<int> &ids) const;
+    void check_preview(const State &, const std::vector<int> &ids, const PreviewOptions &) const;
+    int run_preview(State &, const std::vector<int> &ids, const std::vector<int> &block, const PreviewOptions &);
 };
 
 } // namespace clover

@@ -90,20 +90,27 @@ const float *choices(const Spec &spec, const Scratch &s) {
     return spec.router == "softmax" ? s.router.data() : s.router_choice.data();
 }
 
-// The set that this block's rows may use: expert e counts with the best that any row says of it.
-void choose_coreset(Pass &p) {
-    Scratch &s = p.model.scratch;
+// [E] <- the set that this block's rows may use: expert e counts with the best that any of them says of it.
+void choose_coreset(const Pass &p, std::vector<char> &coreset) {
     const int experts = p.model.spec.num_experts;
-    const float *choice = choices(p.model.spec, s);
+    const float *choice = choices(p.model.spec, p.model.scratch) + int64_t(p.committed) * experts;
     std::vector<float> best(choice, choice + experts);
-    for (int r = 1; r < p.rows; r++)
+    for (int r = 1; r < p.previewed(); r++)
         for (int e = 0; e < experts; e++)
             best[size_t(e)] = std::max(best[size_t(e)], choice[int64_t(r) * experts + e]);
     std::vector<int> ids(static_cast<size_t>(p.coreset));
     select_top(best.data(), nullptr, experts, p.coreset, ids.data());
-    std::fill(s.allowed.begin(), s.allowed.end(), char(0));
+    coreset.assign(size_t(experts), char(0));
     for (int id : ids)
-        s.allowed[size_t(id)] = 1;
+        coreset[size_t(id)] = 1;
+}
+
+// The coreset of a layer: the block's own once its first preview has chosen it.
+const char *coreset_of(Pass &p, int layer) {
+    std::vector<char> &set = p.block ? p.block->coreset[size_t(layer)] : p.model.scratch.allowed;
+    if (!p.block || set.empty())
+        choose_coreset(p, set);
+    return set.data();
 }
 
 // top_id, top_weight [n, k] of one row
@@ -121,24 +128,25 @@ void choose_experts(const Spec &spec, Scratch &s, const MoeWeights &w, const cha
         weights[j] *= spec.routed_scaling_factor * (w.scales ? w.scales[ids[j]] : 1.0f);
 }
 
-// Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes.
-void choose(Pass &p, const MoeWeights &w) {
+// Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes. A coreset
+// restricts the rows of a preview, and takes the place of groups.
+void choose(Pass &p, const MoeWeights &w, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const bool shared = s.shared_intermediate > 0;
     m.scratch.inner.shape(s.shared_intermediate);
-    const bool restricted = p.mode == Mode::preview && p.coreset > 0 && p.coreset < s.num_experts;
+    const int free = p.coreset > 0 && p.coreset < s.num_experts ? p.committed : p.rows; // rows without a coreset
     m.pool.run(p.rows, [&](int64_t r, int) {
-        score_experts(s, m.scratch, w.router_bias, !restricted, r); // a coreset takes the place of groups
-        if (!restricted)
+        score_experts(s, m.scratch, w.router_bias, r < free, r);
+        if (r < free)
             choose_experts(s, m.scratch, w, nullptr, r);
         if (shared)
             gate_row(m, r, form_of(w.shared_down));
     });
-    if (!restricted)
+    if (free == p.rows)
         return;
-    choose_coreset(p);
-    m.pool.run(p.rows, [&](int64_t r, int) { choose_experts(s, m.scratch, w, m.scratch.allowed.data(), r); });
+    const char *coreset = coreset_of(p, layer);
+    m.pool.run(p.rows - free, [&](int64_t r, int) { choose_experts(s, m.scratch, w, coreset, free + r); });
 }
 
 // calls, pair_row, pair_of <- pairs grouped by expert, rows in order within one
@@ -305,7 +313,7 @@ void combine(Pass &p) {
 void sparse_experts(Pass &p, int layer) {
     const MoeWeights &w = p.layer(layer).moe;
     project(p, p.layer(layer));
-    choose(p, w);
+    choose(p, w, layer);
     group_by_expert(p, w);
     ask_for_experts(p, w, layer);
     const bool whole = int(p.model.scratch.calls.size()) >= kExpertsPerThread * p.model.pool.size();

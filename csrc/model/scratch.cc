@@ -32,7 +32,6 @@ Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(
     ones.assign(size_t(spec.v_norm || spec.self_conditioning_intermediate ? widest : 0), 1.0f);
     x.shape(spec.hidden_size);
     expert.shape(spec.expert_intermediate);
-    allowed.resize(size_t(spec.num_experts));
 }
 
 template <class Self, class OnBuffer, class OnInput>
@@ -57,6 +56,7 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     buffer(self.g, n * heads);
     buffer(self.beta, n * heads);
     buffer(self.conv, n * (deltanet ? s.conv_channels() : 0));
+    buffer(self.delta_state, deltanet && s.causal_delta() ? self.threads_ * int64_t(s.delta_k_dim) * s.delta_v_dim : 0);
     buffer(self.mixer_work, self.threads_ * mixer_floats);
     buffer(self.kv_row, n * kv_width * (s.v_norm ? 2 : 1));
     buffer(self.router, n * s.num_experts);

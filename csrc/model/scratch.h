@@ -36,13 +36,14 @@ class Scratch {
     Buffer<float> proj; // [n, in_rows] of an attention layer, or [n, delta_in_rows]
     Input mixed;        // [n, nh*hd] or [n, Hv*dv] heads' outputs
 
-    Buffer<float> ba;         // [n, 2 Hv]
-    Buffer<float> g, beta;    // [n, Hv]
-    Buffer<float> conv;       // [n, C] q, k, v behind the convolution
-    Buffer<float> mixer_work; // one share per thread
-    int64_t mixer_share = 0;  // floats in a share
-    Buffer<float> kv_row;     // [n, nkv*hd] keys before they are stored; behind a row's, normalised values
-    std::vector<float> ones;  // [H or more] the weight of norms that have none
+    Buffer<float> ba;          // [n, 2 Hv]
+    Buffer<float> g, beta;     // [n, Hv]
+    Buffer<float> conv;        // [n, C] q, k, v behind the convolution
+    Buffer<float> delta_state; // [threads, dk*dv] a head's copy of S, for rows that do not move it on
+    Buffer<float> mixer_work;  // one share per thread
+    int64_t mixer_share = 0;   // floats in a share
+    Buffer<float> kv_row;      // [n, nkv*hd] keys before they are stored; behind a row's, normalised values
+    std::vector<float> ones;   // [H or more] the weight of norms that have none
 
     Buffer<float> router;                  // [n, E] logits, then probabilities
     Buffer<float> router_choice;           // [n, E] what experts are chosen by; empty: their probabilities

@@ -147,8 +147,14 @@ void check_preview(const Spec &s) {
 void check_supported(const Spec &s) {
     if (s.mask != "causal" && s.mask != "block")
         throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal and block are)");
-    if (s.block_mask() && (!s.preview || s.has(LayerKind::deltanet)))
-        throw UnsupportedModel("spec: mask \"block\" is not supported of autoregressive models or DeltaNet layers");
+    if (s.delta_preview != "operator" && !s.causal_delta())
+        throw UnsupportedModel("spec: delta_preview \"" + s.delta_preview +
+                               "\" is not supported (operator and causal are)");
+    if (s.block_mask() && !s.preview)
+        throw UnsupportedModel("spec: mask \"block\" is not supported of autoregressive models");
+    if (s.block_mask() && s.has(LayerKind::deltanet) && !s.causal_delta())
+        throw UnsupportedModel("spec: mask \"block\" is not supported of DeltaNet layers with delta_preview "
+                               "\"operator\"");
     if (s.block_origin != "prompt_end" && !s.absolute_blocks())
         throw UnsupportedModel("spec: block_origin \"" + s.block_origin +
                                "\" is not supported (absolute and prompt_end are)");

@@ -94,7 +94,11 @@ struct Spec {
     int self_conditioning_intermediate = 0;
     int coreset_size = 0; // experts that the rows of one preview may use; 0: all
 
-    // Preview mode, where the public record leaves a choice (ARCHITECTURE.md).
+    // What DeltaNet layers do in a preview. operator: the bidirectional softmax over the block and its history, with
+    // tensors of its own. causal: the ordinary recurrence on a copy of the committed state.
+    std::string delta_preview = "operator";
+
+    // The operator, where the public record leaves a choice (ARCHITECTURE.md).
     bool history_q_scale = true;     // the read-out S^T q uses q * dk^-1/2
     bool preview_value_beta = false; // v weighted by beta
     bool preview_decay = false;      // not supported
@@ -113,6 +117,7 @@ struct Spec {
     int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
     int window(int layer) const { return windows.empty() ? 0 : windows[size_t(layer)]; }
+    bool causal_delta() const { return delta_preview == "causal"; }
     // Keys are rotated by tables of the layers with a window, where these have their own.
     bool local_rope(int layer) const { return rope_local_theta != 0 && window(layer) != 0; }
     int local_rotary_dim() const { return rope_local_theta == 0 ? 0 : rope_local_dim ? rope_local_dim : rotary_dim; }

@@ -52,6 +52,7 @@ void State::reserve(int64_t rows) {
     if (rows <= reserved_)
         return;
     previewed.clear(); // only committed rows move along
+    passes++;
     const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
     require_memory("keys and values of " + std::to_string(wanted) + " tokens",
                    (wanted - reserved_) * token_bytes(spec_, format));
@@ -67,6 +68,7 @@ void State::reserve(int64_t rows) {
 
 void State::reset() {
     position = 0;
+    passes++;
     open.clear();
     previewed.clear();
     broken = false;
@@ -93,6 +95,7 @@ void State::copy_from(const State &from) {
     position = from.position;
     open = from.open;
     previewed.clear();
+    passes++;
     broken = from.broken;
     drop_rollback();
 }

@@ -52,10 +52,12 @@ class State {
     // A commit that an error ended half way leaves layers at different positions: nothing but restore()
     // and reset() may follow.
     bool broken = false;
+    int64_t passes = 0;            // so far: the working space is the last one's
     std::vector<KvCache> kv;       // by layer; empty at DeltaNet layers
-    std::vector<DeltaState> delta; // by layer; empty at attention layers
-    // Of the last preview under a block mask, where nothing was committed since: its ids (those of the open block in
-    // front) and [H] its last row's output. Its keys and values are what a commit of these ids would store.
+    std::vector<DeltaState> delta; // by layer, in front of `open`; empty at attention layers
+    // Of the last preview under a block mask without DeltaNet layers, where nothing was committed since: its ids (those
+    // of the open block in front) and [H] its last row's output. Its keys and values are what a commit of these ids
+    // would store.
     std::vector<int> previewed;
     Buffer<float> previewed_hidden;
     // [H] output of the last layer at the last committed row, meaningful where position > 0. The row's

@@ -257,7 +257,7 @@ class Loader {
         w.A_log = values(prefix + "A_log", {heads});
         w.dt_bias = values(prefix + "dt_bias", {heads});
         w.norm = values(prefix + "norm", {s_.delta_v_dim});
-        if (!s_.preview)
+        if (!s_.preview || s_.causal_delta())
             return w;
         w.conv_right = values(prefix + "conv_right", {channels, s_.conv_taps - 1});
         w.logit_scale = values(prefix + "logit_scale", {heads});

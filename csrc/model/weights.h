@@ -52,7 +52,7 @@ struct DeltaWeights {
     const float *conv, *conv_right;                      // [C, taps], [C, taps - 1]
     const float *A_log, *dt_bias;                        // [Hv]
     const float *norm;                                   // [dv]
-    const float *logit_scale, *history_bias, *history_c; // [Hv]; these and conv_right are null without preview
+    const float *logit_scale, *history_bias, *history_c; // [Hv]; these and conv_right: null but for operators
 };
 
 struct MoeWeights {

@@ -244,6 +244,7 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("preview_value_beta", s.preview_value_beta);
     f.optional("preview_decay", s.preview_decay);
     f.optional("history_ref_rows", s.history_ref_rows);
+    f.optional("delta_preview", s.delta_preview);
     f.optional("mask", s.mask);
     f.optional("block_origin", s.block_origin);
     f.optional("logit_shift", s.logit_shift);
@@ -300,9 +301,12 @@ DecodeOptions options_from(const py::dict &dict) {
     DecodeOptions o;
     std::string mode;
     if (f.optional("mode", mode)) {
-        if (mode != "diffusion" && mode != "ar")
-            f.bad("mode", "\"" + mode + "\" is neither \"diffusion\" nor \"ar\"");
-        o.mode = mode == "ar" ? DecodeMode::autoregressive : DecodeMode::diffusion;
+        const std::map<std::string, DecodeMode> modes = {{"diffusion", DecodeMode::diffusion},
+                                                         {"ar", DecodeMode::autoregressive},
+                                                         {"speculative", DecodeMode::speculative}};
+        if (!modes.count(mode))
+            f.bad("mode", "\"" + mode + "\" is none of \"diffusion\", \"ar\", \"speculative\"");
+        o.mode = modes.at(mode);
     }
     f.optional("max_new_tokens", o.max_new_tokens);
     if (f.optional("block_length", o.block_length) && o.block_length < 1)
@@ -329,6 +333,9 @@ DecodeOptions options_from(const py::dict &dict) {
     if (f.optional("coreset", o.coreset) && o.coreset < 0)
         f.bad("coreset", std::to_string(o.coreset) + " is negative");
     f.optional("commit_last", o.commit_last);
+    f.optional("skip_rows", o.skip_rows);
+    f.optional("refresh", o.refresh);
+    f.optional("fused_commit", o.fused_commit);
     f.done();
     return o;
 }

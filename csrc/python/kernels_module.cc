@@ -127,7 +127,7 @@ py::array_t<float> delta_preview(const Isa &isa, Floats q, Floats k, Floats v, F
                                  float logit_scale, float history_logit, float history_scale, bool value_beta) {
     Head head(std::move(q), std::move(k), std::move(v), beta, beta, std::move(state));
     head.d.g = nullptr; // a preview has no decay
-    table(isa).delta_preview({head.d, logit_scale, history_logit, history_scale, value_beta});
+    table(isa).delta_preview({head.d, head.d.rows, logit_scale, history_logit, history_scale, value_beta});
     return head.o;
 }
 

@@ -2,6 +2,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <optional>
 
@@ -103,29 +105,55 @@ const float *soft_rows(const Model &model, const std::optional<Array> &soft, siz
     return soft->data();
 }
 
-Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
-               std::optional<int> width, std::optional<int> coreset, const std::optional<Array> &soft) {
-    check_owner(engine, sequence);
-    const std::vector<int> block = ids_from(ids);
-    std::vector<int> which = rows.value_or(std::vector<int>());
-    for (int i = 0; !rows && i < int(block.size()); i++)
-        which.push_back(i);
-    for (int row : which)
-        if (row < 0 || row >= int(block.size()))
+// Where the rows of a block that are asked for stand in a preview's output.
+std::vector<int> output_rows(const std::optional<std::vector<int>> &rows, const std::vector<int> *computed, int open,
+                             int block) {
+    std::vector<int> which;
+    for (int row = 0; !rows && row < block; row++)
+        if (!computed || std::binary_search(computed->begin(), computed->end(), open + row))
+            which.push_back(row);
+    for (int &row : rows ? which = *rows : which) {
+        if (row < 0 || row >= block)
             throw ArgumentError("row " + std::to_string(row) + " is outside the block");
-    if (which.size() > block.size())
+        row += open;
+        if (!computed)
+            continue;
+        const auto at = std::lower_bound(computed->begin(), computed->end(), row);
+        if (at == computed->end() || *at != row)
+            throw ArgumentError("row " + std::to_string(row - open) + " is not among those to compute");
+        row = int(at - computed->begin());
+    }
+    if (which.size() > size_t(block))
         throw ArgumentError("more rows asked for than the block has");
+    return which;
+}
+
+Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
+               std::optional<int> width, std::optional<int> coreset, Block *block,
+               const std::optional<std::vector<int>> &compute, const py::object &commit,
+               const std::optional<Array> &soft) {
+    check_owner(engine, sequence);
+    const std::vector<int> tokens = ids_from(ids);
+    const std::vector<int> first = commit.is_none() ? std::vector<int>() : ids_from(commit);
     if (width && *width < 1)
         throw ArgumentError("width " + std::to_string(*width) + " is below 1");
     Model &model = engine.model;
+    PreviewOptions options{coreset.value_or(model.spec.coreset_size), width.value_or(0), block};
+    if (compute)
+        options.rows = &*compute;
+    const int open = commit.is_none() ? int(sequence.state.open.size()) : 0;
+    std::vector<int> which = output_rows(rows, options.rows, open, int(tokens.size()));
     Floats out({py::ssize_t(which.size()), py::ssize_t(model.spec.vocab_size)});
     float *data = out.mutable_data();
-    const float *mean = soft_rows(model, soft, block.size());
+    options.soft = soft_rows(model, soft, tokens.size());
     const Lease lease(engine);
-    model.preview(sequence.state, block, {coreset.value_or(model.spec.coreset_size), width.value_or(0), mean});
-    const float *hidden = model.scratch.h.data() + int64_t(sequence.state.open.size()) * model.spec.hidden_size;
+    int front = 0;
+    if (commit.is_none())
+        model.preview(sequence.state, tokens, options);
+    else
+        front = model.commit_and_preview(sequence.state, first, tokens, options);
     if (!which.empty())
-        head_logits(model, hidden, which, data);
+        head_logits(model, model.scratch.h.data() + int64_t(front) * model.spec.hidden_size, which, data);
     return out;
 }
 
@@ -137,18 +165,44 @@ std::pair<Floats, std::vector<double>> soft_embeddings(Engine &engine, Sequence 
     if (!model.spec.self_conditioning_intermediate)
         throw UnsupportedModel("the model has no self-conditioning");
     const std::vector<int> canvas = ids_from(ids);
-    const float *mean = soft_rows(model, soft, canvas.size());
+    PreviewOptions options;
+    options.soft = soft_rows(model, soft, canvas.size());
     std::vector<int> rows(canvas.size());
     std::iota(rows.begin(), rows.end(), 0);
     Floats out({py::ssize_t(rows.size()), py::ssize_t(model.spec.hidden_size)});
     float *data = out.mutable_data();
     const Lease lease(engine);
-    model.preview(sequence.state, canvas, {0, 0, mean});
+    model.preview(sequence.state, canvas, options);
     HeadRule rule{};
     rule.inverse_temperature = float(1 / temperature);
     HeadPass head = head_pass(model, model.scratch.h.data(), rows, rule);
     std::vector<double> entropy = soften(model, head, data);
     return {std::move(out), std::move(entropy)};
+}
+
+double time_pass(Engine &engine, Sequence &sequence, const py::object &commit, const py::object &block, int head,
+                 std::optional<int> coreset) {
+    check_owner(engine, sequence);
+    const std::vector<int> first = ids_from(commit), ids = ids_from(block);
+    std::vector<int> rows;
+    for (int row = 0; row < head; row++)
+        rows.push_back(row);
+    if (first.size() + ids.size() < rows.size())
+        throw ArgumentError("head " + std::to_string(head) + " is more rows than the pass has");
+    Model &model = engine.model;
+    PreviewOptions options;
+    options.coreset = coreset.value_or(model.spec.coreset_size);
+    const Lease lease(engine);
+    const auto begin = std::chrono::steady_clock::now();
+    if (ids.empty())
+        model.commit(sequence.state, first, Logits::none, false, nullptr, check_signals);
+    else if (first.empty())
+        model.preview(sequence.state, ids, options);
+    else
+        model.commit_and_preview(sequence.state, first, ids, options);
+    if (head > 0)
+        head_pass(model, model.scratch.h.data(), rows, HeadRule{});
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py::dict &options,
@@ -278,8 +332,13 @@ constexpr const char *kSoftDoc =
     "What self-conditioning keeps of a preview: (soft [n, H], the mean embedding of every row under its probabilities\n"
     "at this temperature; their entropies [n] in nats). Raises ArgumentError, UnsupportedModelError.";
 
+constexpr const char *kTimePassDoc = "Seconds of a pass that commits ids [0 or more], previews a block [0 or more] "
+                                     "behind them and reduces `head` of its\n"
+                                     "rows over the vocabulary, as a step of generate() does.";
+
 constexpr const char *kGenerateDoc =
-    "Commits ids and generates. options: mode (diffusion or ar; left out: the model's own), max_new_tokens, "
+    "Commits ids and generates. options: mode (diffusion, ar or speculative; left out: the model's own), "
+    "max_new_tokens, "
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, t_min, t_max, "
     "entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
@@ -311,6 +370,8 @@ void register_state(py::module_ &m) {
 
 void register_model(py::module_ &m) {
     register_state(m);
+    py::class_<Block>(m, "Block", "What the previews of one block keep from step to step; a new one for each block.")
+        .def(py::init<>());
     py::class_<Engine, std::shared_ptr<Engine>> model(m, "Model", kModelDoc);
     register_observer(model);
     model
@@ -334,9 +395,12 @@ void register_model(py::module_ &m) {
              py::arg("rollback") = false, kCommitDoc)
         .def("preview", &preview, py::arg("state"), py::arg("ids"), py::arg("rows") = py::none(),
              py::arg("width") = py::none(), py::kw_only(), py::arg("coreset") = py::none(),
+             py::arg("block") = py::none(), py::arg("compute") = py::none(), py::arg("commit") = py::none(),
              py::arg("soft") = py::none(), kPreviewDoc)
         .def("soft_embeddings", &soft_embeddings, py::arg("state"), py::arg("ids"), py::kw_only(),
              py::arg("temperature") = 1.0, py::arg("soft") = py::none(), kSoftDoc)
+        .def("time_pass", &time_pass, py::arg("state"), py::arg("commit"), py::arg("block"), py::kw_only(),
+             py::arg("head") = 0, py::arg("coreset") = py::none(), kTimePassDoc)
         .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
              py::arg("callback") = py::none(), kGenerateDoc);
 }

@@ -157,19 +157,18 @@ class TimedLayers {
     // (seconds, distinct experts)
     py::tuple feed_forward(int layer, const Floats &x) {
         const int64_t before = model_.counters.experts_touched;
-        const double taken = run(layer, x, Mode::preview, [layer](Pass &pass) { clover::feed_forward(pass, layer); });
+        const double taken = run(layer, x, true, [layer](Pass &pass) { clover::feed_forward(pass, layer); });
         return py::make_tuple(taken, model_.counters.experts_touched - before);
     }
 
     double mixer(int layer, const Floats &x, bool preview) {
         if (preview)
             model_.require_preview();
-        return run(layer, x, preview ? Mode::preview : Mode::commit,
-                   [layer](Pass &pass) { clover::mixer(pass, layer); });
+        return run(layer, x, preview, [layer](Pass &pass) { clover::mixer(pass, layer); });
     }
 
   private:
-    template <class Half> double run(int layer, const Floats &x, Mode mode, const Half &half) {
+    template <class Half> double run(int layer, const Floats &x, bool preview, const Half &half) {
         if (layer < 0 || layer >= int(model_.spec.layers.size()))
             throw ArgumentError("layer: out of range");
         if (x.ndim() != 2 || x.shape(1) != model_.spec.hidden_size || x.shape(0) < 1 || x.shape(0) > Model::kMaxBlock)
@@ -182,7 +181,8 @@ class TimedLayers {
         const py::gil_scoped_release released;
         state_.reserve(state_.position + rows);
         model_.scratch.reserve(rows);
-        Pass pass(model_, state_, mode, ids.data(), rows, grid_of(model_.spec, state_.position));
+        Pass pass(model_, state_, ids.data(), preview ? 0 : rows, preview ? ids : std::vector<int>(), {},
+                  grid_of(model_.spec, state_.position));
         set_input(pass, layer, from);
         return seconds([&] { half(pass); });
     }

@@ -86,7 +86,7 @@ TimedCall delta(const Isa &isa, const std::string &kind, int rows, int heads, in
                               n,
                               scratch->data()};
             if (kind == "preview")
-                kernel.delta_preview({d, 4, 1, unit, false});
+                kernel.delta_preview({d, d.rows, 4, 1, unit, false});
             else
                 (kind == "closed" ? kernel.delta_closed : kernel.delta_commit)(d);
         }

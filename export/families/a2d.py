@@ -1,16 +1,20 @@
-"""A2D: Llama, Qwen2 and Qwen3 converted to block diffusion (BD3-LM) by dLLM.
+"""A2D: Llama, Qwen2, Qwen3 and Qwen3.5 converted to block diffusion (BD3-LM) by dLLM.
 
 Blocks are counted from where the prompt ends, a row's logits are its own token's, and one position
 a step is accepted. A folder need not say how wide its blocks are; conversions for full attention
-(MDLM) share the classes and have no cache, so they cannot be told apart.
+(MDLM) share the classes and have no cache, so they cannot be told apart. Of Qwen3.5 (arcLM) only
+the attention layers see their block as a whole: DeltaNet stays causal.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from ..checkpoint import Checkpoint
 from ..fields import Fields
 from .base import Model
 from .block_diffusion import BlockFamily
+from .hybrid import read_hybrid, text_config
 from .transformer import Trunk, read_trunk
 
 _LLAMA = Trunk("a2d", "A2DLlamaLMHeadModel")
@@ -23,6 +27,7 @@ _BLOCKS = BlockFamily(
     stop_tokens=("<|im_end|>", "<|endoftext|>"),
     decode={"threshold": 1.0},
 )
+_HYBRID = replace(_BLOCKS, block_size=64)
 
 
 def read_llama(checkpoint: Checkpoint) -> Model:
@@ -40,12 +45,36 @@ def read_qwen3(checkpoint: Checkpoint) -> Model:
     return _read(checkpoint, _QWEN3)
 
 
+def read_qwen3_5(checkpoint: Checkpoint) -> Model:
+    """The same of a dense Qwen3.5.
+
+    Raises UnsupportedModelError where DeltaNet, too, runs in both directions.
+    """
+    return _read_hybrid(checkpoint, sparse=False)
+
+
+def read_qwen3_5_moe(checkpoint: Checkpoint) -> Model:
+    """The same of a Qwen3.5 with experts."""
+    return _read_hybrid(checkpoint, sparse=True)
+
+
+def _read_hybrid(checkpoint: Checkpoint, *, sparse: bool) -> Model:
+    config = text_config(checkpoint)
+    config.only("bidirectional_linear", False)
+    config.only("bidi_gdn_mode", "causal")
+    model = read_hybrid(checkpoint, config, "a2d", sparse=sparse, blocks=_HYBRID)
+    return _warned(model, config)
+
+
 def _read(checkpoint: Checkpoint, trunk: Trunk) -> Model:
     model = read_trunk(checkpoint, trunk, _BLOCKS)
-    config = Fields(checkpoint.config_path, checkpoint.config)
+    return _warned(model, Fields(checkpoint.config_path, checkpoint.config))
+
+
+def _warned(model: Model, config: Fields) -> Model:
     if not any(config.get(key) for key in _BLOCKS.block_keys):
         model.warnings.append(
-            f"{checkpoint.config_path} names no block_size: read as a BD3-LM conversion with "
+            f"{config.path} names no block_size: read as a BD3-LM conversion with "
             f"blocks of {model.spec['block_size']}; one for full attention (MDLM) would make no "
             "sensible text"
         )

@@ -1,5 +1,6 @@
-"""The hybrid trunk of Qwen3-Next, Qwen3.5 and Qwen3.6, which Clover has, too: layers of gated
-DeltaNet and of gated attention, each with a dense or a sparse feed-forward.
+"""The hybrid trunk of Qwen3-Next, Qwen3.5 and Qwen3.6, which Clover and conversions to block
+diffusion have, too: layers of gated DeltaNet and of gated attention, each with a dense or a sparse
+feed-forward.
 
 Keys are those of Hugging Face's text configurations, flat or under ``text_config``.
 """
@@ -13,6 +14,7 @@ from ..fields import Fields
 from ..rope import rope_fields
 from ..vocabulary import generation_defaults, mask_token_id, valid_vocab
 from .base import Model
+from .block_diffusion import BlockFamily, block_fields
 from .blocks import MAX_LAYERS, feed_forward_fields
 from .hybrid_tensors import map_tensors
 
@@ -26,20 +28,25 @@ def read_hybrid(
     *,
     sparse: bool,
     preview: dict[str, Any] | None = None,
+    blocks: BlockFamily | None = None,
 ) -> Model:
     """Spec, decode defaults and tensor table of such a checkpoint; no weight is read.
 
     ``config``: its ``text_config``. ``sparse``: layers have experts, unless the configuration takes
-    some out. ``preview``: the spec's fields for previews; None: the model is autoregressive.
+    some out. ``preview``: the spec's fields for previews by the operator. ``blocks``: a conversion
+    that denoises blocks with the trunk's own tensors, DeltaNet staying causal. With neither the
+    model is autoregressive.
     """
     _refuse_unknown_operations(config)
     spec = _spec(config, sparse)
     spec |= {"preview": False} if preview is None else preview
     warnings: list[str] = []
     spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
-    if preview is not None or config.get("mask_token_id") is not None:
+    if blocks:
+        spec |= block_fields(checkpoint, config, spec, blocks) | {"delta_preview": "causal"}
+    elif preview is not None or config.get("mask_token_id") is not None:
         spec["mask_token_id"] = mask_token_id(checkpoint, config, spec["vocab_size"])
-    generation = generation_defaults(checkpoint, config, spec, warnings)
+    generation = generation_defaults(checkpoint, config, spec, warnings, blocks)
     table = map_tensors(checkpoint, spec, family)
     layers = range(spec["num_layers"])
     deltanet = [i for i in layers if spec["layer_types"][i] == "deltanet"]

@@ -53,7 +53,7 @@ def _delta(table: TensorTable, ours: str, theirs: str) -> None:
     table.vector(ours + "A_log", theirs + "A_log", heads, loose=True)
     table.vector(ours + "dt_bias", theirs + "dt_bias", heads, loose=True)
     table.vector(ours + "norm", theirs + "norm.weight", spec["delta_v_dim"])
-    if spec.get("preview", True):
+    if spec.get("preview", True) and spec.get("delta_preview", "operator") == "operator":
         right = (channels, taps - 1)
         table.vector(ours + "conv_right", theirs + "conv_right_weight", *right, loose=True)
         for name in ("logit_scale", "history_bias", "history_c"):

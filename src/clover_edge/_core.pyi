@@ -45,6 +45,10 @@ def available_isas() -> list[str]: ...
 def default_threads(root: str = "") -> int: ...
 
 @final
+class Block:
+    def __init__(self) -> None: ...
+
+@final
 class State:
     @property
     def position(self) -> int: ...
@@ -104,6 +108,9 @@ class Model:
         width: int | None = None,
         *,
         coreset: int | None = None,
+        block: Block | None = None,
+        compute: Sequence[int] | None = None,
+        commit: Ids | None = None,
         soft: Floats | None = None,
     ) -> Floats: ...
     def soft_embeddings(
@@ -114,6 +121,15 @@ class Model:
         temperature: float = 1.0,
         soft: Floats | None = None,
     ) -> tuple[Floats, list[float]]: ...
+    def time_pass(
+        self,
+        state: State,
+        commit: Ids,
+        block: Ids,
+        *,
+        head: int = 0,
+        coreset: int | None = None,
+    ) -> float: ...
     def observe(
         self,
         callback: Callable[[int, Literal["mixer", "feed_forward"], dict[str, NDArray[Any]]], None]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from .errors import ArgumentError
+from .text import TextCodec
 
 CHECKPOINT = Path(__file__).parent / "demo_checkpoint"
 
@@ -36,3 +38,15 @@ def pack(recipe: str = "int4") -> tempfile.TemporaryDirectory[str]:
 def packed_path(handle: tempfile.TemporaryDirectory[str]) -> Path:
     """Where `pack` has put the model."""
     return Path(handle.name) / "model"
+
+
+def is_demo(codec: TextCodec) -> bool:
+    """Whether a model speaks the bundled demo model's tokens."""
+    tokens = _tokens()
+    return tokens is not None and codec.tokens() == tokens
+
+
+@cache
+def _tokens() -> dict[str, int] | None:
+    path = CHECKPOINT / "tokenizer.json"
+    return TextCodec(path).tokens() if path.is_file() else None

@@ -10,7 +10,8 @@ from typing import Any, TypedDict, Union
 from .errors import ArgumentError, ModelFormatError
 
 DEFAULT_MAX_NEW_TOKENS = 256
-MODES = ("diffusion", "ar")
+MODES = ("diffusion", "ar", "speculative")
+QUALITIES = ("exact", "balanced", "fast")  # of a plan: see clover_edge.tuning
 NO_MASK = -1  # the mask token's id where there is none
 
 
@@ -39,7 +40,10 @@ class GenerationOptions(TypedDict, total=False):
     frequency_penalty: float | None
     repetition_penalty: float | None
     coreset_size: int | None
+    skip_rows: bool | None
+    refresh: int | None
     mode: str | None
+    quality: str | None
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,11 @@ class GenerationConfig:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     coreset_size: int | None = None  # experts a block may use; None: the model's; 0: all
-    mode: str = "diffusion"  # or "ar": one token a forward; the only one of autoregressive models
+    skip_rows: bool = False  # decided positions are left out of previews: faster, approximate
+    refresh: int = 0  # with skip_rows: every so many previews of a block leave none out; 0: never
+    # "ar": one token a forward, the only mode of autoregressive models; "speculative": the same
+    # text, drafted by previews and verified by blocks.
+    mode: str = "diffusion"
     stop_token_ids: tuple[int, ...] = ()
 
     @classmethod
@@ -111,6 +119,8 @@ class GenerationConfig:
             "fixed_schedule": self.fixed_schedule,
             "max_post_steps": self.max_post_steps,
             "sub_block": self.sub_block,
+            "skip_rows": self.skip_rows,
+            "refresh": self.refresh,
             "temperature": self.temperature,
             "top_k": self.top_k,
             "top_p": self.top_p,
@@ -209,11 +219,22 @@ DENOISING = (
     "stability_threshold",
     "confidence_threshold",
     "coreset_size",
+    "skip_rows",
+    "refresh",
 )
 
 
+DENOISING_MODES = ("diffusion", "speculative")
 # Blocks that start as masks take these, and blocks that start as random ids those.
-OF_MASKS = ("threshold", "edit_threshold", "max_post_steps", "fixed_schedule", "sub_block")
+OF_MASKS = (
+    "threshold",
+    "edit_threshold",
+    "max_post_steps",
+    "fixed_schedule",
+    "sub_block",
+    "skip_rows",
+    "refresh",
+)
 OF_RANDOM_IDS = ("t_min", "t_max", "entropy_bound", "stability_threshold", "confidence_threshold")
 
 
@@ -262,7 +283,9 @@ _INTEGERS = {
     "seed": (0, 2**63 - 1),
     "max_post_steps": (0, 2**31 - 1),
     "stability_threshold": (0, 10**9),
+    "refresh": (0, 2**31 - 1),
 }
+_FLAGS = ("fixed_schedule", "skip_rows")
 _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
@@ -279,7 +302,9 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
-    if is_autoregressive(spec) and (name in DENOISING or (name, value) == ("mode", "diffusion")):
+    if is_autoregressive(spec) and (
+        name in DENOISING or (name == "mode" and value in DENOISING_MODES)
+    ):
         raise ArgumentError(
             f"{name}: {value!r}: the model is autoregressive, it cannot denoise blocks"
         )
@@ -290,7 +315,7 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         return _stop_strings(value)
     if name == "mode":
         if value not in MODES:
-            raise ArgumentError(f"mode: {value!r} is neither 'diffusion' nor 'ar'")
+            raise ArgumentError(f"mode: {value!r} is none of {', '.join(map(repr, MODES))}")
         return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]
@@ -298,9 +323,9 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         if number is None or not accepts(number):
             raise ArgumentError(f"{name}: {value!r} is not {wanted}")
         return number
-    if name == "fixed_schedule":
+    if name in _FLAGS:
         if type(value) is not bool:
-            raise ArgumentError(f"fixed_schedule: {value!r} is neither True nor False")
+            raise ArgumentError(f"{name}: {value!r} is neither True nor False")
         return value
     if name == "block_length":
         blocks = spec.get("mask", "causal") == "block"  # which fixes their width

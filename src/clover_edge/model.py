@@ -60,6 +60,11 @@ class Model:
         return self._folder.path
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """Its files of weights."""
+        return self._folder.files
+
+    @property
     def spec(self) -> Mapping[str, Any]:
         """The model spec, as the core has it."""
         return self._folder.spec
@@ -90,10 +95,12 @@ class Model:
         """Text for `prompt`: a string (taken as it is), token ids, or chat messages.
 
         Options are GenerationConfig's fields; the checkpoint's generation config gives the
-        rest. `mode` is "diffusion" unless "ar" is asked for; a model that cannot denoise blocks
-        decodes in mode "ar" and refuses the options of the other. Raises ArgumentError naming the
-        option or prompt position that is not valid, and ContextLengthError when prompt and answer
-        do not fit the context.
+        rest. `quality` ("exact", "balanced" or "fast") chooses mode, width and approximations for
+        this machine, as `clover-edge tune` does, which takes a while the first time. `mode` is
+        "diffusion" unless something else is asked for; a model that cannot denoise blocks decodes
+        in mode "ar" and refuses the options of the others. Raises ArgumentError naming the option
+        or prompt position that is not valid, and ContextLengthError when prompt and answer do not
+        fit the context.
         """
         start = self._prepare(prompt, options)
         with self.exclusive():
@@ -200,6 +207,7 @@ class Model:
     ) -> Callable[[Emit | None], GenerationResult]:
         """Checks everything that can be checked before work starts."""
         core = self.core
+        options = self._planned(options)
         config = GenerationConfig.resolve(
             str(self.path / "config.json"), self.spec, self._folder.generation, **options
         )
@@ -221,6 +229,14 @@ class Model:
             )
 
         return start
+
+    def _planned(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options with those of the plan that `quality` asks for; the caller's own count."""
+        from .tuning import plan_for
+
+        given = {name: value for name, value in options.items() if value is not None}
+        quality = given.pop("quality", None)
+        return given if quality is None else {**plan_for(self, quality).options, **given}
 
     def _prompt_ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):

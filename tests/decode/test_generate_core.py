@@ -89,7 +89,7 @@ def test_events_tell_the_whole_story(core: Any) -> None:
 
 
 def test_counters(core: Any) -> None:
-    result, events, _ = run(core)
+    result, events, _ = run(core, fused_commit=False)
     counters = result["counters"]
     steps = sum(event["type"] == "step" for event in events)
     assert counters["blocks"] == counters["commits"] == 3
@@ -98,7 +98,7 @@ def test_counters(core: Any) -> None:
     assert counters["prefill_passes"] == 1
     assert counters["rows"] == 16 * steps + 16 + 16 + 8
     assert 3 * 2 * (steps + 3) <= counters["experts_touched"] <= 3 * 8 * (steps + 3)
-    tight = run(core, coreset=3)[0]["counters"]
+    tight = run(core, coreset=3, fused_commit=False)[0]["counters"]
     previews = tight["denoise_steps"]
     assert tight["experts_touched"] <= 3 * (3 * previews + 8 * tight["commits"])
     assert 0 < tight["bytes_read"] < (previews + tight["commits"]) * core.weight_bytes

@@ -279,10 +279,11 @@ void compare_delta(Comparison &c) {
                         [&](const Kernels &t, float *s) { t.delta_commit(in.with(s)); });
             c.check_run("delta_closed", state, 1e-5, size,
                         [&](const Kernels &t, float *s) { t.delta_closed(in.with(s)); });
-            for (bool value_beta : {false, true})
-                c.check_run("delta_preview", state, 1e-5, size, [&](const Kernels &t, float *s) {
-                    t.delta_preview({in.with(s), 3.0f, 0.5f, 0.7f, value_beta});
-                });
+            for (int queries : {rows, (rows + 1) / 2})
+                for (bool value_beta : {false, true})
+                    c.check_run("delta_preview", state, 1e-5, size, [&](const Kernels &t, float *s) {
+                        t.delta_preview({in.with(s), queries, 3.0f, 0.5f, 0.7f, value_beta});
+                    });
         }
 }
 

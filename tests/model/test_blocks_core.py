@@ -313,7 +313,10 @@ def test_coreset_takes_the_place_of_groups(tiny_blocks: Open, core: Open, corese
 
 def test_a_settled_block_costs_no_commit(core: Open) -> None:
     """The step that found no mask and changed nothing has computed what the commit stores."""
-    model, asked = core("llada2"), {"max_new_tokens": 16, "threshold": 0.5, "commit_last": True}
+    model, asked = (
+        core("llada2"),
+        {"max_new_tokens": 16, "threshold": 0.5, "commit_last": True, "fused_commit": False},
+    )
     plain, edited = model.new_state(64), model.new_state(64)
     want = model.generate(plain, IDS[:16], asked)
     found = model.generate(edited, IDS[:16], {**asked, "edit_threshold": 1.0})  # never above
@@ -350,6 +353,7 @@ def test_a_commit_of_what_was_previewed(core: Open, between: str) -> None:
 def test_counters(core: Open) -> None:
     """One commit a block; every pass has the rows of what is open and of the block."""
     model = core("sdar")
-    counters = model.generate(model.new_state(64), IDS[:6], {"max_new_tokens": 10})["counters"]
+    asked = {"max_new_tokens": 10, "fused_commit": False}
+    counters = model.generate(model.new_state(64), IDS[:6], asked)["counters"]
     assert (counters["blocks"], counters["commits"]) == (3, 3)
     assert counters["rows"] == 4 * counters["forward_passes"]

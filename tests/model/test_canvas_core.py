@@ -277,6 +277,7 @@ def test_entropy_bound_decides_how_much_is_kept(core: Any) -> None:
         ("sub_block", 4),
         ("edit_threshold", 0.5),
         ("fixed_schedule", True),
+        ("skip_rows", True),
         ("block_length", 2000),
     ],
 )
@@ -288,6 +289,8 @@ def test_options_that_are_refused(core: Any, option: str, value: Any) -> None:
 
 def test_arguments_that_are_refused(core: Any) -> None:
     state = behind(core, 20)
+    with pytest.raises(UnsupportedModelError, match="speculative"):
+        core.generate(state, IDS[:5], {**OPTIONS, "mode": "speculative"})
     for soft in (np.zeros((15, 96)), np.zeros((16, 95)), np.zeros(96)):
         with pytest.raises(ArgumentError, match="soft"):
             core.preview(state, CANVAS, soft=soft)

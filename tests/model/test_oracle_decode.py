@@ -85,7 +85,8 @@ def test_same_text(
 ) -> None:
     options, decoded, end = want(model, **CASES[name])
     for isa in ISAS:
-        result, events, state = run(open_core(pack(source, "f32"), isa=isa), options)
+        core = open_core(pack(source, "f32"), isa=isa)
+        result, events, state = run(core, {**options, "fused_commit": False})
         assert result["ids"] == decoded.ids, isa
         assert (result["finish_reason"], result["stop_id"]) == ("length", None)
         counters = result["counters"]
@@ -98,6 +99,26 @@ def test_same_text(
         if options["mode"] == "diffusion":
             taken = [np.flatnonzero(event["accepted"]).tolist() for event in steps]
             assert taken == decoded.accepted
+        check_fused(core, options, result, events, state)
+
+
+def check_fused(core: Any, options: dict[str, Any], *separate: Any) -> None:
+    """A commit in the next preview's pass: the same events and the same state, bit for bit."""
+    result, events, state = run(core, options)
+    want, want_events, want_state = separate
+    assert result["ids"] == want["ids"]
+    assert events == want_events
+    counters, before = result["counters"], want["counters"]
+    assert (counters["denoise_steps"], counters["rows"]) == (
+        before["denoise_steps"],
+        before["rows"],
+    )
+    ends = options.get("commit_last", True) or options["mode"] == "ar"
+    if options["mode"] == "diffusion":
+        assert counters["commits"] == int(ends)
+        assert counters["bytes_read"] < before["bytes_read"] or before["blocks"] == 1
+    arrays, want_arrays = state.arrays(), want_state.arrays()
+    assert all(np.array_equal(arrays[name], want_arrays[name]) for name in want_arrays)
 
 
 @pytest.mark.parametrize("mode", ["diffusion", "ar"])
@@ -142,6 +163,35 @@ def test_padding_and_mask_are_never_picked(
     for isa in ISAS:
         core = open_core(pack(source, "f32"), isa=isa, spec=spec)
         assert run(core, options)[0]["ids"] == decoded.ids
+
+
+@pytest.mark.parametrize("flags", [{}, {"coreset_size": 3}, {"preview_value_beta": True}])
+@pytest.mark.parametrize("refresh", [0, 2])
+@pytest.mark.parametrize("width", [32, 9])
+def test_skipped_rows(
+    source: Any,
+    model: Clover,
+    pack: Callable[..., Any],
+    open_core: Callable[..., Any],
+    flags: dict[str, Any],
+    refresh: int,
+    width: int,
+) -> None:
+    """Rows that a preview leaves out show others what they computed last."""
+    case = {"threshold": 0.45, "skip_rows": True, "refresh": refresh, "block_length": width}
+    options, decoded, end = want(model.with_flags(**flags), **case)
+    for isa in ISAS:
+        core = open_core(pack(source, "f32"), isa=isa, spec=flags)
+        result, events, state = run(core, {**options, "fused_commit": False})
+        assert result["ids"] == decoded.ids, isa
+        steps = [event for event in events if event["type"] == "step"]
+        taken = [np.flatnonzero(event["accepted"]).tolist() for event in steps]
+        assert taken == decoded.accepted
+        assert state_error(state.arrays(), end) < 1e-4
+        counters = result["counters"]
+        whole = (decoded.previews + decoded.commits) * width
+        assert counters["rows"] == decoded.rows + 64 < whole
+        check_fused(core, options, result, events, state)
 
 
 def test_coreset_of_a_generation(

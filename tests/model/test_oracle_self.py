@@ -178,7 +178,7 @@ def test_routing_by_hand() -> None:
     )
     assert equations.route(p, 1, False) == pytest.approx(np.array([[0.4, 0, 0, 0], [0, 0, 0, 0.6]]))
     # the best two experts over all rows are 3 (0.6) and 0 (0.4)
-    assert equations.route(p, 2, True, coreset=2) == pytest.approx(
+    assert equations.route(p, 2, True, equations.coreset(p, 2)) == pytest.approx(
         np.array([[0.8, 0, 0, 0.2], [5 / 65, 0, 0, 60 / 65]])
     )
 

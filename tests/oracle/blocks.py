@@ -1,6 +1,7 @@
 """Block diffusion under a block mask, the plain way: every step computes the whole text again.
 
 ``logits`` is any judge: ids [n] of a text whose blocks count from ``origin`` to logits [n, V].
+Where what is in front of a block is causal, ``origin`` is where the block starts.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class BlockOptions:
     width: int
     absolute: bool = True  # blocks count from position 0, or from the end of the prompt
     shift: int = 0
+    causal: bool = False  # what is in front of a block sees nothing behind itself
+    seed: bool = False  # the row in front of a block decides its first token
     threshold: float = 0.9
     steps: int = 0  # with a fixed schedule: the block's positions shared out
     edit_threshold: float | None = None
@@ -102,9 +105,11 @@ def generate_blocks(judge: Judge, prompt: Sequence[int], o: BlockOptions) -> Blo
     """Greedy, block after block; confidence is a probability over ids that may be written."""
     out, text = BlockText(), list(prompt)
     origin = 0 if o.absolute else len(prompt) % o.width
+    assert not (o.causal and o.absolute)
     while True:
         block = np.full(o.width - (len(text) - origin) % o.width, o.mask)
-        if o.shift and len(block) == o.width:
+        origin = len(text) if o.causal else origin
+        if (o.shift or o.seed) and len(block) == o.width:
             block[0] = _pick(judge(text, origin)[-1], o, out)[0]
         room = o.max_new_tokens + len(prompt) - len(text)
         _denoise(judge, text, origin, block, room, o, out)

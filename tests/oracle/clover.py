@@ -10,15 +10,16 @@ The equations themselves stand in ``equations.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from oracle.equations import (
     Array,
     attend,
+    coreset,
     delta_closed,
     delta_preview,
     delta_recurrent,
@@ -110,6 +111,18 @@ class State:
     logits: Array | None = None  # [V] of the last committed row
 
 
+# Projections of a row through which other rows of its block see it.
+_SEEN_BY_OTHERS = ("in_proj_qkv.weight", "in_proj_b.weight", "k_proj.weight", "v_proj.weight")
+
+
+@dataclass
+class BlockMemory:
+    """What the previews of one block keep: projections by name, coresets by layer."""
+
+    rows: dict[str, Array] = field(default_factory=dict)
+    coresets: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+
 class Clover:
     """Weights by checkpoint name, and the two modes.
 
@@ -134,6 +147,7 @@ class Clover:
             norm_offset = float(self.w["layers.0.input_layernorm.weight"].mean() < 0.5)
         self.norm_offset = norm_offset
         self.linear = linear
+        self._memory: BlockMemory | None = None
 
     def with_flags(self, **flags: Any) -> Clover:
         """The same weights under a configuration that differs in the named fields."""
@@ -158,9 +172,23 @@ class Clover:
         logits, layers = self._forward(state, ids, preview=False, closed=closed)
         return logits, State(state.position + len(logits), layers, logits[-1])
 
-    def preview(self, state: State, ids: ArrayLike) -> Array:
-        """One denoising pass over the whole block ids [n]: logits [n, V]."""
-        return self._forward(state, ids, preview=True)[0]
+    def preview(
+        self,
+        state: State,
+        ids: ArrayLike,
+        memory: BlockMemory | None = None,
+        skipped: ArrayLike = (),
+    ) -> Array:
+        """One denoising pass over the whole block ids [n]: logits [n, V].
+
+        With the ``memory`` of earlier previews of the block: their coresets, and what ``skipped``
+        rows show of themselves to others is what it was then (their own logits mean nothing).
+        """
+        self._memory, self._skipped = memory, np.asarray(skipped, dtype=int)
+        try:
+            return self._forward(state, ids, preview=True)[0]
+        finally:
+            self._memory = None
 
     def _forward(
         self, state: State, ids: ArrayLike, *, preview: bool, closed: bool = False
@@ -185,11 +213,20 @@ class Clover:
         head = "embed_tokens.weight" if self.config.tie_word_embeddings else "lm_head.weight"
         return self._project(head, self._norm(x, "norm.weight")), tuple(layers)
 
+    def visible(self, n: int, p: int, preview: bool) -> NDArray[np.bool_]:
+        """[n, p + n]: what the rows of a pass see in attention layers."""
+        return np.ones((n, p + n), dtype=bool) if preview else np.tri(n, p + n, k=p, dtype=bool)
+
     def _norm(self, x: Array, name: str) -> Array:
         return rmsnorm(x, self.w[name] + self.norm_offset, self.config.rms_norm_eps)
 
     def _project(self, name: str, x: Array) -> Array:
-        return self.linear(name, x, self.w[name])
+        y = self.linear(name, x, self.w[name])
+        if self._memory is not None and name.endswith(_SEEN_BY_OTHERS):
+            if len(self._skipped):
+                y[self._skipped] = self._memory.rows[name][self._skipped]
+            self._memory.rows[name] = y
+        return y
 
     def _attention(
         self, name: str, x: Array, past: AttentionState, preview: bool
@@ -204,8 +241,7 @@ class Clover:
         q = rope(self._norm(q, name + "q_norm.weight"), *at)
         k = rope(self._norm(k, name + "k_norm.weight"), *at)
         k, v = np.concatenate([past.k, k]), np.concatenate([past.v, v])
-        visible = np.ones((n, p + n), dtype=bool) if preview else np.tri(n, p + n, k=p, dtype=bool)
-        o = attend(q, k, v, visible)
+        o = attend(q, k, v, self.visible(n, p, preview))
         if c.attn_output_gate:
             o = o * sigmoid(gate)
         return self._project(name + "o_proj.weight", o.reshape(n, -1)), AttentionState(k, v)
@@ -262,8 +298,11 @@ class Clover:
     def _experts(self, name: str, x: Array, preview: bool) -> Array:
         c = self.config
         probabilities = softmax(self._project(name + "gate.weight", x))
-        coreset = c.coreset_size if preview else 0
-        weights = route(probabilities, c.num_experts_per_tok, c.norm_topk_prob, coreset)
+        allowed = None
+        if preview and c.coreset_size:
+            coresets = {} if self._memory is None else self._memory.coresets
+            allowed = coresets.setdefault(name, coreset(probabilities, c.coreset_size))
+        weights = route(probabilities, c.num_experts_per_tok, c.norm_topk_prob, allowed)
         y = np.zeros_like(x)
         for e in range(c.num_experts):
             rows = np.flatnonzero(weights[:, e])

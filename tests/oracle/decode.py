@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from oracle.clover import Clover, State
+from oracle.clover import BlockMemory, Clover, State
 from oracle.equations import Array, softmax
 from oracle.transformer import Transformer
 
@@ -29,6 +29,8 @@ class Options:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     commit_last: bool = True
+    skip_rows: bool = False  # rows whose token the preview before has seen in its place
+    refresh: int = 0  # every so many previews of a block none is skipped; 0: never
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Decoded:
     finish_reason: str | None = None
     stop_id: int | None = None
     previews: int = 0
+    rows: int = 0  # computed in previews
     commits: int = 0
     accepted: list[list[int]] = field(default_factory=list)  # positions in the block, by preview
     margin: float = np.inf  # distance of the closest decision to another one
@@ -77,10 +80,14 @@ def _denoise(
 ) -> list[int]:
     mask = model.config.mask_token_id
     block = np.full(options.block_length, mask)
-    step = 0
+    step, memory, before = 0, BlockMemory(), block * 0 - 1
     while not _settled(block, mask, options.max_new_tokens - len(response), options.stop_ids):
-        logits = model.preview(state, block)
+        skips = options.skip_rows and not (options.refresh and step % options.refresh == 0)
+        skipped = np.flatnonzero(skips & (block == before) & (block != mask))
+        logits = model.preview(state, block, memory, skipped)
+        before = block.copy()
         out.previews += 1
+        out.rows += len(block) - len(skipped)
         seen = [*response, *block[block != mask]]
         hidden = block == mask
         probability, token, lead = (

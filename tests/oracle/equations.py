@@ -147,16 +147,24 @@ def best(scores: Array, count: int) -> NDArray[np.intp]:
     return np.argsort(-scores, kind="stable")[:count]
 
 
-def route(probabilities: Array, top_k: int, renormalise: bool, coreset: int = 0) -> Array:
-    """Weight of every expert for every row: [n, E] with ``top_k`` entries a row.
+def coreset(probabilities: Array, size: int) -> NDArray[np.bool_]:
+    """The experts [E] that the rows of a block may use: the ``size`` best, each with the largest
+    probability that any row [n, E] gives it."""
+    allowed = np.zeros(probabilities.shape[1], dtype=bool)
+    allowed[best(probabilities.max(axis=0), size)] = True
+    return allowed
 
-    With a coreset, an expert's score is the largest probability that any row gives it; rows choose
-    among the ``coreset`` best.
-    """
-    allowed = np.ones(probabilities.shape[1], dtype=bool)
-    if coreset:
-        allowed[:] = False
-        allowed[best(probabilities.max(axis=0), coreset)] = True
+
+def route(
+    probabilities: Array,
+    top_k: int,
+    renormalise: bool,
+    allowed: NDArray[np.bool_] | None = None,
+) -> Array:
+    """Weight of every expert for every row: [n, E] with ``top_k`` entries a row, among
+    ``allowed`` [E]."""
+    if allowed is None:
+        allowed = np.ones(probabilities.shape[1], dtype=bool)
     weights = np.zeros_like(probabilities)
     for row, p in enumerate(probabilities):
         chosen = best(np.where(allowed, p, -1.0), top_k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..generation import MODES
+from ..generation import MODES, QUALITIES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -28,6 +28,7 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("frequency-penalty", float, "subtracted once per occurrence in the answer"),
     ("repetition-penalty", float, "divides the logits of tokens that the answer holds already"),
     ("coreset-size", int, "experts that a block may use; 0: all"),
+    ("refresh", int, "with --skip-rows: every REFRESH steps none is left out; 0: never"),
 )
 
 
@@ -36,13 +37,33 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("generation (defaults: the model's own)")
     for name, kind, text in _OPTIONS:
         group.add_argument(f"--{name}", type=kind, help=text, metavar=name.split("-")[-1].upper())
+    group.add_argument(
+        "--skip-rows",
+        action="store_true",
+        default=None,
+        help="leave decided positions out of the steps: faster, approximate",
+    )
+    group.add_argument(
+        "--quality",
+        choices=QUALITIES,
+        help="choose mode, width and approximations for this machine (see: tune)",
+    )
     group.add_argument("--stop", action="append", metavar="TEXT", help="end in front of TEXT")
-    group.add_argument("--mode", choices=MODES, help="ar: one token a forward, same weights")
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        help="ar: one token a forward, same weights; speculative: its text, drafted by blocks",
+    )
 
 
 def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, as keyword arguments."""
-    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + ["stop", "mode"]
+    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + [
+        "stop",
+        "mode",
+        "skip_rows",
+        "quality",
+    ]
     given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 

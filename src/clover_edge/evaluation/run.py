@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from ..default_model import opened
 from ..errors import ArgumentError
 from ..generation import GenerationConfig, is_autoregressive, starts_random
 from ..model import Model
-from ..text import TextCodec
 from .passes import Passes
 from .reference import Progress, opened_reference, same_layers
 from .report import Evaluation
@@ -97,7 +95,7 @@ def evaluate(
     progress = progress or _silent
     with ExitStack() as stack:
         ready = stack.enter_context(opened(model))
-        width, is_demo = measure.width(ready), _is_demo(ready)
+        width, is_demo = measure.width(ready), demo.is_demo(ready.codec)
         options = measure.decoding(decoding)
         GenerationConfig.resolve(
             str(ready.path / "config.json"), ready.spec, ready.generation, **options
@@ -177,15 +175,3 @@ def _tasks(
 
 def _silent(what: str, done: int, total: int) -> None:
     """Tells nobody."""
-
-
-def _is_demo(model: Model) -> bool:
-    """Whether the model speaks the bundled demo model's tokens."""
-    tokens = _demo_tokens()
-    return tokens is not None and model.codec.tokens() == tokens
-
-
-@cache
-def _demo_tokens() -> dict[str, int] | None:
-    path = demo.CHECKPOINT / "tokenizer.json"
-    return TextCodec(path).tokens() if path.is_file() else None

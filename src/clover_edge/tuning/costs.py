@@ -1,0 +1,73 @@
+"""What a forward costs on this machine, as a function of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .._core import Model as CoreModel
+
+REPEATS = 5
+_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a pass without the head, by rows, and of the head; linear in between.
+
+    `restricted`: of rows that share a coreset; as `free` where there is none.
+    """
+
+    rows: tuple[int, ...]
+    free: tuple[float, ...]
+    restricted: tuple[float, ...]
+    head: tuple[float, ...]
+
+    def forward(self, committed: int, previewed: int) -> float:
+        """A pass that commits some rows and previews others."""
+        rows = committed + previewed
+        free, restricted = self._at(self.free, rows), self._at(self.restricted, rows)
+        return (free * committed + restricted * previewed) / rows
+
+    def reduce(self, rows: int) -> float:
+        """The head, for rows of a pass."""
+        return self._at(self.head, rows) if rows else 0.0
+
+    def _at(self, seconds: Sequence[float], rows: int) -> float:
+        after = next((i for i, n in enumerate(self.rows) if n >= rows), len(self.rows) - 1)
+        if after == 0:
+            return seconds[0]
+        a, b = self.rows[after - 1 : after + 1]
+        share = (rows - a) / (b - a)
+        return seconds[after - 1] * (1 - share) + seconds[after] * share
+
+
+def measure_costs(
+    core: CoreModel, text: Sequence[int], most_rows: int, *, coreset: int = 0
+) -> Costs:
+    """Medians of passes over tokens of `text`, which choose real experts, up to `most_rows`.
+
+    `coreset` 0: no rows share one. Raises what a pass over the text raises.
+    """
+    rows = [n for n in _ROWS if n < most_rows] + [most_rows]
+    state = core.new_state(len(text) + most_rows)
+    core.commit(state, text, logits="none")
+    start, tokens = state.snapshot(), cycle(text)
+
+    def seconds(n: int, *, head: int = 0, limited: int = 0) -> float:
+        found = []
+        for _ in range(REPEATS):
+            state.restore(start)
+            ids, none = list(islice(tokens, n)), list[int]()
+            commit, block = (none, ids) if limited else (ids, none)
+            found.append(core.time_pass(state, commit, block, head=head, coreset=limited))
+        return median(found)
+
+    free = [seconds(n) for n in rows]
+    restricted = [seconds(n, limited=coreset) for n in rows] if coreset else free
+    head = [max(0.0, seconds(n, head=n) - f) for n, f in zip(rows, free, strict=True)]
+    return Costs(tuple(rows), tuple(free), tuple(restricted), tuple(head))

@@ -1,0 +1,216 @@
+"""The planner: predicts every setting from measured costs and traces, then times the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ..generation import is_autoregressive
+from .costs import Costs, measure_costs
+from .predict import autoregressive, diffusion, speculative
+from .traces import Trace, measure_trace
+
+if TYPE_CHECKING:
+    from .._core import Model as CoreModel
+
+FINALISTS = 3  # settings that are timed for real
+_WIDTHS = (4, 8, 16, 32, 64)
+_REFRESH = 4
+_CORESET_SHARE = 3 / 16  # of the experts: what LLaDA2.2 was trained with
+_MANY_EXPERTS = 32  # from which a coreset saves anything
+_ROUNDS = 3
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A setting, what it should reach, and what it did where it was timed."""
+
+    mode: str
+    block_length: int
+    skip_rows: bool
+    refresh: int
+    coreset_size: int
+    predicted_tps: float
+    measured_tps: float | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Generation options."""
+        chosen: dict[str, Any] = {"mode": self.mode}
+        if self.mode == "ar":
+            return chosen
+        chosen["block_length"] = self.block_length
+        if self.coreset_size:
+            chosen["coreset_size"] = self.coreset_size
+        if self.skip_rows:
+            chosen["skip_rows"] = True
+        if self.refresh:
+            chosen["refresh"] = self.refresh
+        return chosen
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The table that a decision was made from, the best first; what was timed comes in front."""
+
+    quality: str
+    threads: int
+    costs: Costs
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Generation options of the choice."""
+        return self.candidates[0].options
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**asdict(self), "options": self.options}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
+        """The inverse of to_dict(). Raises KeyError or TypeError for anything else."""
+        costs = Costs(**{name: tuple(values) for name, values in plain["costs"].items()})
+        candidates = tuple(Candidate(**each) for each in plain["candidates"])
+        return cls(plain["quality"], plain["threads"], costs, candidates)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the planner may choose from for one model."""
+
+    modes: tuple[str, ...]
+    widths: tuple[int, ...]
+    skips: tuple[tuple[bool, int], ...]  # (skip_rows, refresh)
+    coresets: tuple[int, ...]  # 0: the model's own
+    fused: bool
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], generation: Mapping[str, Any], quality: str) -> Settings:
+        """`exact` leaves out every approximation that the model does not ask for itself."""
+        if is_autoregressive(spec):
+            return cls(("ar",), (1,), ((False, 0),), (0,), False)
+        own, causal = spec["block_size"], spec.get("mask", "causal") == "causal"
+        widths = (*(w for w in _WIDTHS if w < own and causal), own)
+        noise = spec.get("noise", "mask") != "mask"
+        free_rows = not noise and spec.get("delta_preview", "operator") == "operator"
+        free_rows = free_rows and "edit_threshold" not in generation
+        skips: tuple[tuple[bool, int], ...] = ((False, 0),)
+        if quality != "exact" and free_rows:
+            skips = ((False, 0), (True, 0), (True, _REFRESH))
+        experts = spec.get("num_experts", 0)
+        size = max(spec.get("top_k", 0), round(experts * _CORESET_SHARE))
+        coresets = (0, size) if quality == "fast" and experts >= _MANY_EXPERTS else (0,)
+        modes = ("diffusion", "ar", "speculative") if causal and not noise else ("diffusion",)
+        return cls(modes, widths, skips, coresets, not noise and not spec.get("logit_shift", 0))
+
+
+def tune(
+    core: CoreModel,
+    spec: Mapping[str, Any],
+    generation: Mapping[str, Any],
+    prompts: Sequence[Sequence[int]],
+    *,
+    quality: str = "balanced",
+    core_options: Callable[[Mapping[str, Any]], dict[str, Any]],
+    traces: Mapping[tuple[str, int], Trace] | None = None,
+    progress: Progress = lambda _: None,
+) -> Plan:
+    """Measures costs and traces of a model on `prompts` (token ids) and chooses.
+
+    `core_options(options)`: the core's dictionary for generation options, with the number of new
+    tokens. `traces`: by mode and width, instead of measured ones.
+    """
+    settings = Settings.of(spec, generation, quality)
+    widest = max(settings.widths)
+    progress("costs of a forward")
+    text = max(prompts, key=len)
+    costs = {
+        size: measure_costs(core, text, 2 * widest, coreset=size) for size in settings.coresets
+    }
+    if traces is None:
+        traces = _traces(core, settings, prompts, core_options, progress)
+    found = sorted(_candidates(settings, costs, traces), key=lambda c: -c.predicted_tps)
+    best = _timed(
+        core, found[:FINALISTS] if len(found) > 1 else [], prompts, core_options, progress
+    )
+    return Plan(quality, core.threads, costs[0], (*best, *found[len(best) :]))
+
+
+def _traces(
+    core: CoreModel,
+    settings: Settings,
+    prompts: Sequence[Sequence[int]],
+    core_options: Callable[[Mapping[str, Any]], dict[str, Any]],
+    progress: Progress,
+) -> dict[tuple[str, int], Trace]:
+    found = {}
+    for mode in settings.modes:
+        for width in settings.widths if mode != "ar" else (1,):
+            progress(f"acceptance, {mode}" + (f", {width} wide" if mode != "ar" else ""))
+            found[mode, width] = measure_trace(
+                core, prompts, width, core_options({"mode": mode, "block_length": width})
+            )
+    return found
+
+
+def _candidates(
+    settings: Settings,
+    costs: Mapping[int, Costs],
+    traces: Mapping[tuple[str, int], Trace],
+) -> Iterable[Candidate]:
+    for (mode, width), trace in traces.items():
+        if mode == "ar":
+            seconds = autoregressive(trace, costs[0])
+            yield Candidate(mode, 1, False, 0, 0, trace.tokens / seconds)
+            continue
+        for size in settings.coresets:
+            if mode == "speculative":
+                seconds = speculative(trace, costs[size])
+                yield Candidate(mode, width, False, 0, size, trace.tokens / seconds)
+                continue
+            for skip, refresh in settings.skips:
+                seconds = diffusion(
+                    trace, costs[size], skip_rows=skip, refresh=refresh, fused=settings.fused
+                )
+                yield Candidate(mode, width, skip, refresh, size, trace.tokens / seconds)
+
+
+def _timed(
+    core: CoreModel,
+    candidates: Sequence[Candidate],
+    prompts: Sequence[Sequence[int]],
+    core_options: Callable[[Mapping[str, Any]], dict[str, Any]],
+    progress: Progress,
+) -> list[Candidate]:
+    """With their tokens a second behind the prefill, the fastest first: medians of rounds in which
+    they take turns."""
+    speeds: list[list[float]] = [[] for _ in candidates]
+    for number in range(_ROUNDS if candidates else 0):
+        progress(f"the best {len(candidates)} settings, round {number + 1} of {_ROUNDS}")
+        for candidate, found in zip(candidates, speeds, strict=True):
+            found.append(_speed(core, candidate, prompts, core_options(candidate.options)))
+    timed = [
+        replace(candidate, measured_tps=median(found))
+        for candidate, found in zip(candidates, speeds, strict=True)
+    ]
+    return sorted(timed, key=lambda c: -(c.measured_tps or 0))
+
+
+def _speed(
+    core: CoreModel,
+    candidate: Candidate,
+    prompts: Sequence[Sequence[int]],
+    options: dict[str, Any],
+) -> float:
+    tokens, seconds = 0, 0.0
+    for prompt in prompts:
+        room = len(prompt) + options["max_new_tokens"] + 2 * candidate.block_length
+        result = core.generate(core.new_state(room), prompt, options)
+        tokens += len(result["ids"]) + (result["stop_id"] is not None)
+        seconds += result["counters"]["decode_seconds"]
+    return tokens / seconds
