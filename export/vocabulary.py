@@ -93,10 +93,13 @@ def generation_defaults(
     temperature = fields.number("temperature", 1.0 if sampled else 0.0)
     if not stops:
         warnings.append("no eos_token_id: generation ends at its budget only")
+    canvases = spec.get("noise") == "uniform"
     return {
-        **_denoising_defaults(fields, spec, family.decode if family else {}),
+        **(_canvas_defaults if canvases else _denoising_defaults)(
+            fields, spec, family.decode if family else {}
+        ),
         "eos_token_id": stops,
-        "temperature": temperature if sampled is not False else 0.0,
+        **({} if canvases else {"temperature": temperature if sampled is not False else 0.0}),
         "top_k": fields.integer("top_k", 0, low=0),
         "top_p": fields.number("top_p", 1.0, high=1.0),
         "presence_penalty": fields.number("presence_penalty", 0.0, low=-100.0, high=100.0),
@@ -125,6 +128,31 @@ def _denoising_defaults(
         )
     if family.get("fixed_schedule"):
         found["fixed_schedule"] = True
+    return found
+
+
+def _canvas_defaults(
+    fields: Fields, spec: Mapping[str, Any], family: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Of blocks that start as random ids; their temperature falls from ``t_max`` to ``t_min``."""
+    sampler = fields.section("sampler_config")
+    sampler.only("_cls_name", "EntropyBoundSamplerConfig")
+    width = spec["block_size"]
+    found = {
+        "block_length": fields.integer("block_length", width, high=width),
+        "steps": fields.integer("max_denoising_steps", family["steps"]),
+        "t_min": fields.number("t_min", family["t_min"], high=1e6),
+        "t_max": fields.number("t_max", family["t_max"], high=1e6),
+        "entropy_bound": sampler.number("entropy_bound", family["entropy_bound"], high=1e6),
+        "stability_threshold": fields.integer(
+            "stability_threshold", family["stability_threshold"], low=0
+        ),
+        "confidence_threshold": fields.number(
+            "confidence_threshold", family["confidence_threshold"], high=1e6
+        ),
+    }
+    if found["t_max"] < found["t_min"]:
+        raise fields.refuse("t_max", f"{found['t_max']:g} is below t_min {found['t_min']:g}")
     return found
 
 

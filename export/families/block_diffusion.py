@@ -32,6 +32,14 @@ class BlockFamily:
     decode: Mapping[str, Any] = field(default_factory=dict)  # generation defaults
 
 
+@dataclass(frozen=True)
+class CanvasFamily:
+    """What a family whose blocks start as random ids says where the checkpoint is silent."""
+
+    decode: Mapping[str, Any]  # generation defaults
+    stop_tokens: tuple[str, ...] = ()
+
+
 def block_fields(
     checkpoint: Checkpoint, config: Fields, spec: Mapping[str, Any], family: BlockFamily
 ) -> dict[str, Any]:

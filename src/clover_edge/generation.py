@@ -26,6 +26,11 @@ class GenerationOptions(TypedDict, total=False):
     max_post_steps: int | None
     fixed_schedule: bool | None
     sub_block: int | None
+    t_min: float | None
+    t_max: float | None
+    entropy_bound: float | None
+    stability_threshold: int | None
+    confidence_threshold: float | None
     temperature: float | None
     top_k: int | None
     top_p: float | None
@@ -56,7 +61,13 @@ class GenerationConfig:
     max_post_steps: int = 16  # previews that a block which is edited may take behind its last mask
     fixed_schedule: bool = False  # steps share out the whole block; False: what is masked
     sub_block: int = 0  # positions of a block finished before those behind them; 0: all at once
-    temperature: float = 0.0  # 0: greedy
+    # Of models whose blocks start as random ids; None: the core's.
+    t_min: float | None = None  # temperature of the last steps
+    t_max: float | None = None  # of the first ones; it falls in equal parts
+    entropy_bound: float | None = None  # keep positions while those surer sum to at most it
+    stability_threshold: int | None = None  # steps without change that a block ends after, if
+    confidence_threshold: float | None = None  # its mean entropy (nats) is also below this
+    temperature: float = 0.0  # 0: greedy; of random ids: t_min and t_max in one
     top_k: int = 0  # sample among the k likeliest; 0: all
     top_p: float = 1.0  # sample among the likeliest that sum to p
     seed: int = 0
@@ -90,11 +101,15 @@ class GenerationConfig:
             values["stop_token_ids"] = _token_ids([eos] if isinstance(eos, int) else eos, spec)
         except ArgumentError as error:
             raise ModelFormatError(path, "generation", str(error)) from None
-        return cls(**{**values, **_checked(_present(options, known), spec)})
+        asked = _checked(_present(options, known), spec)
+        if starts_random(spec) and "temperature" in asked:
+            asked = dict.fromkeys(("t_min", "t_max"), asked["temperature"]) | asked
+        return cls(**{**values, **asked})
 
     def core_options(self, max_new_tokens: int) -> dict[str, Any]:
         """The options dictionary of `_core.Model.generate`."""
         given = {"coreset": self.coreset_size, "edit_threshold": self.edit_threshold}
+        given |= {name: getattr(self, name) for name in OF_RANDOM_IDS}
         return {
             "mode": self.mode,
             "max_new_tokens": max_new_tokens,
@@ -168,14 +183,16 @@ class DraftEvent:
     """The block as one denoising step leaves it. It may still change; ignore it freely.
 
     `states` says for each position "masked" (nothing drafted yet), "drafted" (a guess, not
-    accepted) or "accepted"; `pieces` is each position's own text, "" for special tokens.
+    accepted) or "accepted"; `pieces` is each position's own text, "" for special tokens. Blocks
+    that start as random ids draw them anew wherever a step accepts none: what it accepts, a
+    later one may give up again.
     """
 
     block: int
     step: int  # 0: before the first preview
     states: tuple[str, ...]
     pieces: tuple[str, ...]
-    token_ids: tuple[int, ...]  # drafts where drafted, the mask token's id where masked
+    token_ids: tuple[int, ...]  # drafts where drafted, the mask token's id (or -1) where masked
 
 
 @dataclass(frozen=True)
@@ -196,6 +213,11 @@ DENOISING = (
     "max_post_steps",
     "fixed_schedule",
     "sub_block",
+    "t_min",
+    "t_max",
+    "entropy_bound",
+    "stability_threshold",
+    "confidence_threshold",
     "coreset_size",
     "skip_rows",
     "refresh",
@@ -203,6 +225,22 @@ DENOISING = (
 
 
 DENOISING_MODES = ("diffusion", "speculative")
+# Blocks that start as masks take these, and blocks that start as random ids those.
+OF_MASKS = (
+    "threshold",
+    "edit_threshold",
+    "max_post_steps",
+    "fixed_schedule",
+    "sub_block",
+    "skip_rows",
+    "refresh",
+)
+OF_RANDOM_IDS = ("t_min", "t_max", "entropy_bound", "stability_threshold", "confidence_threshold")
+
+
+def starts_random(spec: Mapping[str, Any]) -> bool:
+    """Whether blocks start as random ids rather than masks."""
+    return bool(spec.get("noise", "mask") == "uniform")
 
 
 def is_autoregressive(spec: Mapping[str, Any]) -> bool:
@@ -244,6 +282,7 @@ _INTEGERS = {
     "top_k": (0, 2**31 - 1),
     "seed": (0, 2**63 - 1),
     "max_post_steps": (0, 2**31 - 1),
+    "stability_threshold": (0, 10**9),
     "refresh": (0, 2**31 - 1),
 }
 _FLAGS = ("fixed_schedule", "skip_rows")
@@ -251,6 +290,10 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "temperature": (lambda v: v >= 0, "a number from 0 up"),
+    "t_min": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "t_max": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "confidence_threshold": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "frequency_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
@@ -265,6 +308,9 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise ArgumentError(
             f"{name}: {value!r}: the model is autoregressive, it cannot denoise blocks"
         )
+    if name in (OF_MASKS if starts_random(spec) else OF_RANDOM_IDS):
+        start = "random ids" if starts_random(spec) else "masks"
+        raise ArgumentError(f"{name}: {value!r}: the model's blocks start as {start}")
     if name == "stop":
         return _stop_strings(value)
     if name == "mode":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny_blocks import blocks_config, blocks_shapes, llada2_name
+from tiny_canvas import FULL, SLIDING, canvas_config, canvas_shapes, release_config
 
 from clover_edge.export import Checkpoint, plan_export
 
@@ -52,6 +53,25 @@ REAL: dict[str, tuple[str, dict[str, Any], float, float]] = {
 }
 
 
+CANVAS = {
+    "vocab_size": 262144,
+    "hidden_size": 2816,
+    "intermediate_size": 2112,
+    "num_hidden_layers": 30,
+    "layer_types": [FULL if (i + 1) % 6 == 0 else SLIDING for i in range(30)],
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 256,
+    "global_head_dim": 512,
+    "num_global_key_value_heads": 2,
+    "sliding_window": 1024,
+    "num_experts": 128,
+    "top_k_experts": 8,
+    "moe_intermediate_size": 704,
+    "canvas_length": 256,
+}
+
+
 def stored(family: str, config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Names and shapes in the release's layout: every expert has tensors of its own."""
     hd = config["head_dim"]
@@ -79,15 +99,17 @@ def stored(family: str, config: dict[str, Any]) -> Iterator[tuple[str, tuple[int
             yield name, shape
 
 
-def write_headers(folder: Path, family: str, config: dict[str, Any]) -> None:
+def write_headers(
+    folder: Path, config: dict[str, Any], tensors: Iterable[tuple[str, tuple[int, ...]]]
+) -> None:
     header: dict[str, Any] = {}
     end = 0
-    for name, shape in stored(family, config):
+    for name, shape in tensors:
         begin, size = end, 2
         for n in shape:
             size *= n
         end += size
-        full = name if name.startswith("lm_head") else "model." + name
+        full = name if name.startswith(("lm_head", "model.")) else "model." + name
         header[full] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -101,8 +123,26 @@ def write_headers(folder: Path, family: str, config: dict[str, Any]) -> None:
 def test_plan(tmp_path: Path, name: str) -> None:
     family, keys, parameters, nbytes = REAL[name]
     config = blocks_config(family, **keys)
-    write_headers(tmp_path, family, config)
+    write_headers(tmp_path, config, stored(family, config))
     with Checkpoint(tmp_path) as checkpoint:
         plan = plan_export(checkpoint, recipe="int4-all")
     assert plan.parameters == pytest.approx(parameters, rel=0.02)
     assert plan.tensor_bytes == pytest.approx(nbytes, rel=0.02)
+
+
+def test_plan_of_diffusion_gemma(tmp_path: Path) -> None:
+    """Its text part; and the keys and values of a token, by layers of either shape."""
+    config = canvas_config(**CANVAS)
+    write_headers(tmp_path, release_config(config), canvas_shapes(config).items())
+    with Checkpoint(tmp_path) as checkpoint:
+        plan = plan_export(checkpoint, recipe="int4-all")
+        mixed = plan_export(checkpoint, recipe="int4")
+    assert plan.parameters == pytest.approx(25.25e9, rel=0.02)
+    assert plan.tensor_bytes == pytest.approx(14.2e9, rel=0.02)
+    embedding = 262144 * 2816
+    head = next(tensor.blob.nbytes for tensor in mixed.tensors if tensor.name == "embed")
+    assert plan.tensor_bytes + head - embedding * 4.5 / 8 == pytest.approx(14.6e9, rel=0.02)
+    spec = plan.model.spec
+    kept = [2 * 2 * w * n for w, n in zip(spec["head_dims"], spec["kv_heads"], strict=True)]
+    full = sum(size for size, window in zip(kept, spec["windows"], strict=True) if not window)
+    assert (full, sum(kept) - full) == (20 * 1024, 200 * 1024)
