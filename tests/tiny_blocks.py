@@ -36,6 +36,8 @@ FAMILIES = {
         16,
     ),
     "a2d": ("a2d-qwen3", "A2DQwen3LMHeadModel", "qwen3", "<|mask|>", "block_size", 8),
+    "a2d_llama": ("a2d-llama", "A2DLlamaLMHeadModel", "llama", "<|mask|>", "block_size", 8),
+    "a2d_qwen2": ("a2d-qwen2", "A2DQwen2LMHeadModel", "qwen2", "<|mask|>", "block_size", 8),
 }
 STOPS = ("<|endoftext|>", "<|im_end|>")
 

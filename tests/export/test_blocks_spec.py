@@ -65,7 +65,8 @@ def test_families(
 @pytest.mark.parametrize("key", ["model_type", "architectures"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_either_name_will_do(folder: Callable[..., Path], family: str, key: str) -> None:
-    assert model_of(folder(family, **{key: None})).family == family
+    told = "a2d" if family.startswith("a2d") else family
+    assert model_of(folder(family, **{key: None})).family == told
 
 
 def test_llada2_router(tiny_blocks: Any) -> None:
