@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from judges import Autoregressive, Blocks, Clover, Judge
+
 from clover_edge import load
 from clover_edge.errors import CloverError
 from clover_edge.export import export_checkpoint
 from clover_edge.export.families import _MODEL_TYPES
 from clover_edge.generation import MODES, NO_MASK
-from judges import Autoregressive, Blocks, Clover, Judge
 
 RECIPES = ("f32", "int8", "int4")
 NEW_TOKENS = 12
@@ -32,8 +33,8 @@ class Family:
     modes: tuple[str, ...]
 
 
-def _causal(maker: str, case: str, *model_types: str) -> Family:
-    return Family(Autoregressive(maker, case), model_types or (case,), ("ar",))
+def _causal(maker: str, case: str, *model_types: str, start: int = 0) -> Family:
+    return Family(Autoregressive(maker, case, start), model_types or (case,), ("ar",))
 
 
 def _blocks(family: str, model_type: str, seed: int = 1, **options: Any) -> Family:
@@ -53,7 +54,7 @@ FAMILIES: dict[str, Family] = {
     "A2D, Qwen2": _blocks("a2d_qwen2", "a2d-qwen2", threshold=0.6, absolute=False),
     "A2D, Qwen3": _blocks("a2d", "a2d-qwen3", 2, threshold=1.0, absolute=False),
     "Llama": _causal("transformers", "llama"),
-    "Qwen2": _causal("transformers", "qwen2"),
+    "Qwen2": _causal("transformers", "qwen2", start=24),
     "Qwen3": _causal("transformers", "qwen3"),
     "Qwen3-MoE": _causal("transformers", "qwen3_moe"),
     "Gemma 3": _causal("autoregressive", "gemma3", "gemma3", "gemma3_text"),

@@ -49,10 +49,14 @@ class Judge(ABC):
 
 
 class Autoregressive(Judge):
-    """Causal models: cases of make_autoregressive.py or make_transformers.py."""
+    """Causal models: cases of make_autoregressive.py or make_transformers.py.
 
-    def __init__(self, maker: str, case: str) -> None:
+    ``start``: where in the common ids the prompt begins; some make a model repeat itself.
+    """
+
+    def __init__(self, maker: str, case: str, start: int = 0) -> None:
         self._maker, self._case, self._loop = maker_of(maker), case, maker_of("autoregressive")
+        self._start = start
 
     def write(self, folder: Path, model_type: str) -> None:
         family, options = self._maker.options(self._case)
@@ -69,7 +73,7 @@ class Autoregressive(Judge):
 
     def text(self, mode: str) -> Text:
         loop = self._loop
-        prompt = loop.token_ids()[: loop.PROMPT]
+        prompt = loop.token_ids()[self._start :][: loop.PROMPT]
         ids, margin = loop.greedy(self._maker.official(self._case), prompt)
         return Text(prompt.tolist(), {"max_new_tokens": loop.NEW}, ids.tolist(), margin)
 
