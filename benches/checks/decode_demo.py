@@ -1,4 +1,4 @@
-"""Decoding of the demo model: the same answers, fewer forwards, fewer rows, the planner's choice."""
+"""Decoding of the demo model: same answers, fewer forwards and rows, the planner's choice."""
 
 from __future__ import annotations
 

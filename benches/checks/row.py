@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from clover_edge import _core, demo, load
 from clover_edge.corpus import task_rows
 from clover_edge.evaluation import Evaluation, evaluate
@@ -57,6 +60,12 @@ def at_least(
 ) -> Row:
     """A row whose figure must reach its bound."""
     return Row(name, form.format(value) + unit, f">= {bound:g}{unit}", value >= bound, note)
+
+
+def relative(found: ArrayLike, reference: ArrayLike) -> float:
+    """max|difference| / max|reference|."""
+    found, reference = np.asarray(found, float), np.asarray(reference, float)
+    return float(np.abs(found - reference).max() / max(np.abs(reference).max(), 1e-30))
 
 
 @dataclass
