@@ -16,6 +16,7 @@ from .fields import Fields
 
 # mrope's three axes carry the same position for text: plain rotary embedding
 _PLAIN = ("default", "mrope")
+_PROPORTIONAL = "proportional"  # the leading share of a head's pairs turns, as if all did
 
 
 def rope_fields(
@@ -37,11 +38,13 @@ def rope_fields(
             )
     merged = Fields(config.path, {**config.values, **scaling.values, **nested.values})
     share = merged.number("partial_rotary_factor", share, high=1.0)
-    rotary, base = int(head_dim * share), merged.number("rope_theta", theta, low=1.0)
+    kind, base = _kind(config.path, nested, scaling), merged.number("rope_theta", theta, low=1.0)
+    if kind == _PROPORTIONAL:
+        return _proportional(merged, head_dim, share, base)
+    rotary = int(head_dim * share)
     if rotary < 2 or rotary % 2:
         reason = f"{share:g} of {head_dim} is not an even number of dimensions"
         raise config.refuse("partial_rotary_factor", reason)
-    kind = _kind(config.path, nested, scaling)
     if kind in _PLAIN:
         return {"rotary_dim": rotary, "rope_theta": base}
     plain = [base ** (-2 * i / rotary) for i in range(rotary // 2)]
@@ -53,12 +56,24 @@ def rope_fields(
     }
 
 
+def query_scale_fields(config: Fields) -> dict[str, Any]:
+    """``query_scale_beta`` and ``query_scale_positions``, where rotary keys ask for Llama 4's
+    scaling of queries; else nothing. Raises CheckpointError for a key outside its domain."""
+    rope = config.section("rope_parameters")
+    keys = Fields(config.path, {**config.section("rope_scaling").values, **rope.values})
+    beta = keys.number("llama_4_scaling_beta", 0.0, high=1e3)
+    if beta == 0:
+        return {}
+    positions = keys.integer("original_max_position_embeddings")
+    return {"query_scale_beta": beta, "query_scale_positions": positions}
+
+
 def _kind(path: Any, *sections: Fields) -> str:
     named = [section.get(key) for section in sections for key in ("rope_type", "type")]
     kinds = [kind for kind in named if kind is not None]
     for kind in kinds:
-        if not isinstance(kind, str) or kind not in (*_PLAIN, *_STRETCHED):
-            known = ", ".join((*_PLAIN, *_STRETCHED))
+        if not isinstance(kind, str) or kind not in (*_PLAIN, _PROPORTIONAL, *_STRETCHED):
+            known = ", ".join((*_PLAIN, _PROPORTIONAL, *_STRETCHED))
             raise UnsupportedModelError(
                 f"{path}: rope_type {kind!r} is not supported (there are: {known})"
             )
@@ -66,6 +81,16 @@ def _kind(path: Any, *sections: Fields) -> str:
     if len(stretched) > 1:
         raise sections[0].refuse("rope_type", f"is {' and '.join(stretched)} at once")
     return stretched[0] if stretched else _PLAIN[0]
+
+
+def _proportional(keys: Fields, head_dim: int, share: float, base: float) -> dict[str, Any]:
+    """Pairs are those of the whole head; the ones that stay have the frequency 0."""
+    if head_dim % 2:
+        raise keys.refuse("head_dim", f"{head_dim} is not an even number of dimensions")
+    pairs, turning = head_dim // 2, int(share * head_dim // 2)
+    factor = keys.number("factor", 1.0, low=1e-3)
+    turns = [base ** (-2 * i / head_dim) / factor for i in range(turning)]
+    return {"rotary_dim": head_dim, "rope_inv_freq": turns + [0.0] * (pairs - turning)}
 
 
 def _linear(keys: Fields, plain: list[float], base: float) -> tuple[list[float], float]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import CheckpointError
-from ..generation import CANVAS_NAMES, CANVAS_NUMBERS
+from ..generation import FULL_NAMES, FULL_NUMBERS
 from .checkpoint import Checkpoint
 from .fields import Fields
 
@@ -98,10 +98,13 @@ def generation_defaults(
     temperature = fields.number("temperature", 1.0 if sampled else 0.0)
     if not stops:
         warnings.append("no eos_token_id: generation ends at its budget only")
+    canvases = spec.get("noise") == "uniform"
     return {
-        **_denoising_defaults(fields, spec, family.decode if family else {}),
+        **(_canvas_defaults if canvases else _denoising_defaults)(
+            fields, spec, family.decode if family else {}
+        ),
         "eos_token_id": stops,
-        "temperature": temperature if sampled is not False else 0.0,
+        **({} if canvases else {"temperature": temperature if sampled is not False else 0.0}),
         "top_k": fields.integer("top_k", 0, low=0),
         "top_p": fields.number("top_p", 1.0, high=1.0),
         "presence_penalty": fields.number("presence_penalty", 0.0, low=-100.0, high=100.0),
@@ -124,7 +127,7 @@ def _denoising_defaults(
         "block_length": fields.integer("block_length", width, low=low, high=most),
     }
     if spec["mask"] == "full":
-        return found | _canvas_defaults(fields, family)
+        return found | _full_attention_defaults(fields, family)
     for name, most in (("steps", 2**31 - 1), ("max_post_steps", 1000), ("sub_block", width)):
         if fields.get(name, family.get(name)) is not None:
             found[name] = fields.integer(name, family.get(name), low=0, high=most)
@@ -137,22 +140,47 @@ def _denoising_defaults(
     return found
 
 
-def _canvas_defaults(fields: Fields, family: Mapping[str, Any]) -> dict[str, Any]:
+def _full_attention_defaults(fields: Fields, family: Mapping[str, Any]) -> dict[str, Any]:
     """Options of decoding with full attention, as far as anybody has a word on them."""
     found: dict[str, Any] = {}
-    for name, known in CANVAS_NAMES.items():
+    for name, known in FULL_NAMES.items():
         value = fields.get(name, family.get(name))
         if value is not None and value not in known:
             raise fields.refuse(name, f"{value!r} is none of {', '.join(known)}")
         if value is not None:
             found[name] = value
-    for name, high in CANVAS_NUMBERS.items():
+    for name, high in FULL_NUMBERS.items():
         if fields.get(name) is not None:
             found[name] = fields.number(name, high=high)
     if fields.get("steps") is not None:
         found["steps"] = fields.integer("steps", low=0)
     if family.get("fixed_schedule"):
         found["fixed_schedule"] = True
+    return found
+
+
+def _canvas_defaults(
+    fields: Fields, spec: Mapping[str, Any], family: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Of blocks that start as random ids; their temperature falls from ``t_max`` to ``t_min``."""
+    sampler = fields.section("sampler_config")
+    sampler.only("_cls_name", "EntropyBoundSamplerConfig")
+    width = spec["block_size"]
+    found = {
+        "block_length": fields.integer("block_length", width, high=width),
+        "steps": fields.integer("max_denoising_steps", family["steps"]),
+        "t_min": fields.number("t_min", family["t_min"], high=1e6),
+        "t_max": fields.number("t_max", family["t_max"], high=1e6),
+        "entropy_bound": sampler.number("entropy_bound", family["entropy_bound"], high=1e6),
+        "stability_threshold": fields.integer(
+            "stability_threshold", family["stability_threshold"], low=0
+        ),
+        "confidence_threshold": fields.number(
+            "confidence_threshold", family["confidence_threshold"], high=1e6
+        ),
+    }
+    if found["t_max"] < found["t_min"]:
+        raise fields.refuse("t_max", f"{found['t_max']:g} is below t_min {found['t_min']:g}")
     return found
 
 

@@ -20,6 +20,7 @@ from oracle.clover import Clover
 from oracle.full_attention import FullTransformer
 from oracle.transformer import Transformer
 from tiny_blocks import make_blocks
+from tiny_canvas import make_canvas
 from tiny_clover import make_checkpoint, write_checkpoint_files
 from tiny_full_attention import make_full_attention
 from tiny_transformer import make_transformer
@@ -145,6 +146,25 @@ def tiny_full_attention(
         if key not in made:
             folder = tmp_path_factory.mktemp(family)
             made[key] = TinyFullAttention(folder, *make_full_attention(folder, family, **options))
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def pack_canvas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Packs a tiny DiffusionGemma checkpoint, once; arguments are ``make_canvas``'s."""
+    made: dict[str, Path] = {}
+
+    def make(recipe: str = "f32", **options: Any) -> Path:
+        from clover_edge.export import export_checkpoint
+
+        key = json.dumps([recipe, options], sort_keys=True)
+        if key not in made:
+            folder = tmp_path_factory.mktemp("canvas")
+            make_canvas(folder / "in", **options)
+            export_checkpoint(folder / "in", folder / "out", recipe=recipe)
+            made[key] = folder / "out"
         return made[key]
 
     return make

@@ -15,19 +15,19 @@ void Decoder::decode_blocks() {
     }
 }
 
-// Whether a block's commit waits for the next one's first pass. With shifted logits the commit decides the next
-// block's first token.
+// Whether a block's commit waits for the next one's first pass. Where the commit decides the
+// next block's first token, it cannot.
 bool Decoder::fuses() const {
-    return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.logit_shift && !m_.spec.uniform_noise() &&
-           !m_.spec.full_mask();
+    return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.row_before_decides() &&
+           !m_.spec.uniform_noise() && !m_.spec.full_mask();
 }
 
-// Masks up to the end of the block that the state has open, or of the next one. With shifted logits the row before
-// it has decided its first token.
+// Masks up to the end of the block that the state has open, or of the next one. The row before it may have
+// decided its first token.
 std::vector<int> Decoder::new_block() {
     const size_t open = uncommitted_.empty() ? state_.open.size() : 0;
     std::vector<int> block(size_t(o_.block_length) - open, m_.spec.mask_token_id);
-    if (m_.spec.logit_shift && open == 0) {
+    if (m_.spec.row_before_decides() && open == 0) {
         block[0] = next_token().id;
         seen_[block[0]]++;
     }

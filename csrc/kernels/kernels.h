@@ -129,7 +129,7 @@ struct HeadRule {
     float repetition = 1;               // divides a penalised token's positive logit, multiplies a negative one
     const Penalty *penalties = nullptr; // ascending ids
     int penalty_count = 0;              //
-    float softcap = 0;                  // logits z become cap * tanh(z / cap), before penalties; 0: they stay
+    float softcap = 0; // logits z become cap * tanh(z / cap) before penalties, NaN if infinite; 0: they stay
 };
 
 // What a pass over the head finds for one row and one stripe of ids.

@@ -216,9 +216,10 @@ void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
         for (int i = 0; i < kHeadStripe; ++i) {
             const int id = first + i;
             const bool real = id < last && id < rule.valid && id != rule.banned;
-            out[r * kHeadStripe + i] = real ? dot(call, id, r) : -std::numeric_limits<float>::infinity();
-            if (real && rule.softcap > 0)
-                out[r * kHeadStripe + i] = rule.softcap * std::tanh(out[r * kHeadStripe + i] / rule.softcap);
+            float z = real ? dot(call, id, r) : -std::numeric_limits<float>::infinity();
+            if (real && rule.softcap > 0) // z - z: what is not finite must not look like the cap
+                z = rule.softcap * std::tanh(z / rule.softcap) + (z - z);
+            out[r * kHeadStripe + i] = z;
         }
     for (int p = 0; p < rule.penalty_count; ++p) {
         const int i = rule.penalties[p].id - first;

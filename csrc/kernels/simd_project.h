@@ -56,13 +56,15 @@ inline void penalise(const HeadRule &rule, int first, int n, int rows, float *lo
         }
 }
 
-// cap * tanh(z / cap), as 1 - 2 / (1 + e^2y): off by at most two units in the last place of the cap.
+// cap * tanh(z / cap), as 1 - 2 / (1 + e^2y): off by a few units in the last place of the cap. What is not finite must
+// not look like the cap: z - z makes it NaN.
 inline void soften(float cap, int n, int rows, float *logits) {
     const Vec::F twice = Vec::set(2 / cap), one = Vec::set(1.0f), two = Vec::set(2.0f);
     for (int r = 0; r < rows; ++r)
         for_vectors(n, [&](int i, auto lanes) {
-            float *z = logits + r * kHeadStripe + i;
-            Vec::store(z, Vec::set(cap) * (one - two / (one + exp(Vec::load(z, lanes) * twice))), lanes);
+            const Vec::F z = Vec::load(logits + r * kHeadStripe + i, lanes);
+            const Vec::F soft = Vec::set(cap) * (one - two / (one + exp(z * twice))) + (z - z);
+            Vec::store(logits + r * kHeadStripe + i, soft, lanes);
         });
 }
 

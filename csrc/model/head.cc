@@ -37,10 +37,10 @@ void head_logits(Model &m, const float *hidden, const std::vector<int> &rows, fl
     multiply(m.kernels, m.pool, {product});
     const float cap = m.spec.logit_softcap;
     m.pool.run(int64_t(rows.size()), [&](int64_t r, int) {
-        for (float *z = out + r * vocab; cap > 0 && z < out + (r + 1) * vocab; z++)
-            *z = cap * std::tanh(*z / cap);
         if (!std::all_of(out + r * vocab, out + (r + 1) * vocab, [](float x) { return std::isfinite(x); }))
             not_finite();
+        for (float *z = out + r * vocab; cap > 0 && z < out + (r + 1) * vocab; z++)
+            *z = cap * std::tanh(*z / cap);
     });
 }
 

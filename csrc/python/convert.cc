@@ -1,4 +1,4 @@
-// Python dictionaries to plain structs and back. Every field is checked by name.
+// Python dictionaries to plain structs. Every field is checked by name.
 #include <algorithm>
 
 #include "python/bindings.h"
@@ -54,6 +54,8 @@ void read_mixers(Fields &f, Spec &s) {
         read(LayerKind::attention, s, "rope_theta", s.rope_theta);
     f.optional("rope_attention_factor", s.rope_attention_factor);
     read(LayerKind::attention, s, "attn_scale", s.attn_scale);
+    f.optional("query_scale_beta", s.query_scale_beta);
+    f.optional("query_scale_positions", s.query_scale_positions);
     f.optional("attn_output_gate", s.attn_output_gate);
     f.optional("qk_norm", s.qk_norm);
     f.optional("attn_in_bias", s.attn_in_bias);
@@ -93,7 +95,7 @@ void read_preview(Fields &f, Spec &s) {
     const auto read = [&f](bool required, const char *name, int &out) {
         required ? f.required(name, out) : void(f.optional(name, out));
     };
-    read(s.preview && !s.uniform_noise(), "mask_token_id", s.mask_token_id);
+    read(s.preview && s.noise == "mask", "mask_token_id", s.mask_token_id);
     read(s.preview, "block_size", s.block_size);
 }
 
@@ -126,20 +128,7 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("mask", s.mask);
     f.optional("block_origin", s.block_origin);
     f.optional("logit_shift", s.logit_shift);
-}
-
-const char *name_of(Finish finish) {
-    switch (finish) {
-    case Finish::stop:
-        return "stop";
-    case Finish::length:
-        return "length";
-    case Finish::cancelled:
-        return "cancelled";
-    case Finish::none:
-        break;
-    }
-    return nullptr;
+    f.optional("block_seed", s.block_seed);
 }
 
 } // namespace
@@ -268,52 +257,6 @@ Logits logits_from(const std::string &name) {
     if (name != "none")
         throw ArgumentError("logits \"" + name + "\" is none of \"last\", \"all\", \"none\"");
     return Logits::none;
-}
-
-py::dict to_python(const Event &e) {
-    py::dict d;
-    switch (e.type) {
-    case Event::Type::prefill:
-        d["type"] = "prefill";
-        d["tokens"] = e.tokens;
-        return d;
-    case Event::Type::step:
-        d["type"] = "step";
-        d["block"] = e.block;
-        d["step"] = e.step;
-        d["ids"] = e.ids;
-        d["draft"] = e.draft;
-        d["accepted"] = std::vector<bool>(e.accepted.begin(), e.accepted.end());
-        return d;
-    case Event::Type::block:
-        d["type"] = "block";
-        d["block"] = e.block;
-        d["ids"] = e.ids;
-        d["finish"] = name_of(e.finish);
-    }
-    return d;
-}
-
-py::dict to_python(const DecodeResult &r) {
-    const DecodeCounters &c = r.counters;
-    py::dict counters;
-    counters["blocks"] = c.blocks;
-    counters["denoise_steps"] = c.denoise_steps;
-    counters["commits"] = c.commits;
-    counters["forward_passes"] = c.denoise_steps + c.commits;
-    counters["prefill_passes"] = c.prefill_passes;
-    counters["rows"] = c.work.rows;
-    counters["experts_touched"] = c.work.experts_touched;
-    counters["bytes_read"] = c.work.bytes_read;
-    counters["prefill_seconds"] = c.prefill_seconds;
-    counters["first_block_seconds"] = c.first_block_seconds;
-    counters["decode_seconds"] = c.decode_seconds;
-    py::dict d;
-    d["ids"] = r.ids;
-    d["finish_reason"] = name_of(r.finish);
-    d["stop_id"] = r.stop_id < 0 ? py::object(py::none()) : py::object(py::int_(r.stop_id));
-    d["counters"] = counters;
-    return d;
 }
 
 } // namespace clover

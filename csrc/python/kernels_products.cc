@@ -123,7 +123,8 @@ using Penalties = std::vector<std::pair<int, float>>;
 // (argmax, max, sum_exp), each [stripes, rows], and the logits [rows, stripes * kHeadStripe] or None
 py::tuple head(const Isa &isa, py::array data, const std::string &scheme, int n, int k, int group, Floats x, int valid,
                int banned, float inverse_temperature, float repetition, const Penalties &penalties,
-               const std::optional<Ints> &index, const Range &tiles, const Codebook &codebook, bool with_logits) {
+               const std::optional<Ints> &index, const Range &tiles, const Codebook &codebook, bool with_logits,
+               float softcap) {
     const Kernels &kernel = table(isa);
     const Stored stored(std::move(data), scheme, n, k, group, codebook);
     const Rows rows("x", std::move(x));
@@ -131,7 +132,7 @@ py::tuple head(const Isa &isa, py::array data, const std::string &scheme, int n,
     std::vector<HeadRule::Penalty> list;
     for (const auto &[id, subtract] : penalties)
         list.push_back({id, subtract});
-    const HeadRule rule{valid, banned, inverse_temperature, repetition, list.data(), int(list.size())};
+    const HeadRule rule{valid, banned, inverse_temperature, repetition, list.data(), int(list.size()), softcap};
     const Prepared prepared(kernel, stored.w, rows);
     MatmulCall call = make_call(stored, prepared, index, tiles);
     const int stripes = head_stripes(call.tile1 - call.tile0);
@@ -188,9 +189,10 @@ void register_products(py::module_ &m) {
     m.def(
         "head", &head, "isa"_a, "data"_a, "scheme"_a, "n"_a, "k"_a, "group"_a, "x"_a, "valid"_a, "banned"_a = -1,
         "inverse_temperature"_a = 1.0f, "repetition"_a = 1.0f, "penalties"_a = Penalties{}, "index"_a = py::none(),
-        "tiles"_a = py::none(), "codebook"_a = py::none(), "with_logits"_a = false,
+        "tiles"_a = py::none(), "codebook"_a = py::none(), "with_logits"_a = false, "softcap"_a = 0.0f,
         "(argmax, max, sum of exp((logit - max) * inverse_temperature)), each [stripes, rows], over ids below\n"
-        "`valid` except `banned`, and the logits [rows, stripes * 192] or None; penalties: (id, subtract), ascending.");
+        "`valid` except `banned`, and the logits [rows, stripes * 192] or None; penalties: (id, subtract), ascending;\n"
+        "softcap: logits z become softcap * tanh(z / softcap) first (0: they stay).");
     m.def("quantize", &quantize, "isa"_a, "x"_a,
           "(codes int8 [rows, k], scale [rows, k/block], sums of 32 codes [rows, k/32]) of x; block is the largest of\n"
           "128, 64 and 32 that divides k.");

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...chat_template import ChatTemplate, check_messages, read_template
-from ...errors import ArgumentError, ExportError, ModelFormatError
+from ...errors import ArgumentError, ExportError, ModelFormatError, UnsupportedModelError
 from ...quant import CALIBRATED, DATA_FREE
 from ...text import TextCodec
 from ..checkpoint import Checkpoint
@@ -28,8 +28,8 @@ def calibration_passages(
     """What ``method`` will run through the checkpoint; nothing for those that use no data.
 
     ``calib``: a file, or None for the built-in set. Raises ArgumentError for text that the method
-    has no use for, ExportError for a file that cannot be read or a checkpoint whose tokenizer or
-    template cannot.
+    has no use for, UnsupportedModelError for a model whose previews see no masks, ExportError for a
+    file that cannot be read or a checkpoint whose tokenizer or template cannot.
     """
     if method in DATA_FREE:
         if calib is not None:
@@ -38,6 +38,11 @@ def calibration_passages(
                 f"{' and '.join(CALIBRATED)} do"
             )
         return []
+    if spec.get("noise", "mask") != "mask":
+        raise UnsupportedModelError(
+            f"{checkpoint.config_path}: method {method} is not supported of models whose blocks "
+            f"start as random ids ({', '.join(DATA_FREE)} are)"
+        )
     codec, template = _tokenizer(checkpoint)
     texts = read_texts(
         None if calib is None else Path(calib), lambda messages: _render(messages, template)

@@ -9,12 +9,15 @@ from ..checkpoint import Checkpoint
 from . import (
     a2d,
     clover,
+    diffcoder,
+    diffusion_gemma,
     dream,
     fast_dllm,
     gemma3,
     llada,
     llada2,
     llama,
+    nemotron,
     qwen2,
     qwen3,
     qwen3_5,
@@ -36,11 +39,13 @@ _MODEL_TYPES: dict[str, Reader] = {
     "a2d-qwen3_5": a2d.read_qwen3_5,
     "a2d-qwen3_5_moe": a2d.read_qwen3_5_moe,
     "clover_moe": clover.read,
+    "diffusion_gemma": diffusion_gemma.read,
     "gemma3": gemma3.read,
     "gemma3_text": gemma3.read,
     "llada": llada.read,
     "llada2_moe": llada2.read,
     "llama": llama.read,
+    "nemotron_labs_diffusion": nemotron.read,
     "qwen2": qwen2.read,
     "qwen3": qwen3.read,
     "qwen3_moe": qwen3.read_moe,
@@ -60,6 +65,7 @@ _ARCHITECTURES: dict[str, Reader] = {
     "A2DQwen3_5LMHeadModel": a2d.read_qwen3_5,
     "A2DQwen3_5MoeLMHeadModel": a2d.read_qwen3_5_moe,
     "CloverMoeModelLM": clover.read,
+    "DiffusionGemmaForBlockDiffusion": diffusion_gemma.read,
     "DreamModel": dream.read,
     "Gemma3ForCausalLM": gemma3.read,
     "Gemma3ForConditionalGeneration": gemma3.read,
@@ -68,6 +74,7 @@ _ARCHITECTURES: dict[str, Reader] = {
     "LLaDAModelLM": llada.read,
     "LLaDAMoEModelLM": llada.read_moe,
     "LlamaForCausalLM": llama.read,
+    "NemotronLabsDiffusionModel": nemotron.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
     "Qwen3MoeForCausalLM": qwen3.read_moe,
@@ -78,21 +85,22 @@ _ARCHITECTURES: dict[str, Reader] = {
     "Qwen3NextForCausalLM": qwen3_next.read,
     "SDARForCausalLM": sdar.read,
     "SDARMoeForCausalLM": sdar.read_moe,
+    "StableDiffcoderForCausalLM": diffcoder.read,
 }
 
 
 def read_model(checkpoint: Checkpoint) -> Model:
-    """The family's view of a checkpoint.
+    """The family's view of a checkpoint: that of its class, where it is known, else of its type.
 
     Raises UnsupportedModelError for an unknown family, CheckpointError for a checkpoint whose
     configuration and tensors do not make a whole model.
     """
     kind, names = checkpoint.config.get("model_type"), checkpoint.config.get("architectures")
-    if isinstance(kind, str) and kind in _MODEL_TYPES:
-        return _MODEL_TYPES[kind](checkpoint)
     for name in names if isinstance(names, list) else []:
         if isinstance(name, str) and name in _ARCHITECTURES:
             return _ARCHITECTURES[name](checkpoint)
+    if isinstance(kind, str) and kind in _MODEL_TYPES:
+        return _MODEL_TYPES[kind](checkpoint)
     raise UnsupportedModelError(
         f"{checkpoint.config_path}: model_type {kind!r}, architectures {names!r}: "
         f"unknown family; known model types: {', '.join(_MODEL_TYPES)}; "

@@ -1,7 +1,8 @@
-"""What families of diffusion whose rows look ahead share: their spec fields and defaults.
+"""What families of diffusion share: their spec fields and defaults.
 
 Under a block mask a row sees its whole block and everything before it, in previews and commits
-alike; under a full mask the whole text and the canvas behind it.
+alike; under a causal one only a preview's rows do; under a full one all rows see all of the text
+and the masks behind it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class BlockFamily:
     mask: str = "block"
     block_origin: str = "absolute"
     logit_shift: int = 0
+    block_seed: bool = False  # the row in front of a block decides its first token
     mask_tokens: tuple[str, ...] = ()  # names that the tokenizer may have for the mask token
     stop_tokens: tuple[str, ...] = ()  # names of tokens that end a text
     also_stop: tuple[str, ...] = ()  # and of those that do so beside the checkpoint's
@@ -33,13 +35,22 @@ class BlockFamily:
 
 
 # Full attention. Blocks are no more than how a canvas is decoded, and may have any width.
-CANVAS = BlockFamily(
+FULL_ATTENTION = BlockFamily(
     block_size=32,
     block_keys=(),
     mask="full",
     block_origin="prompt_end",
     decode={"threshold": 0.9, "fixed_schedule": True, "cache": "dual"},
 )
+
+
+@dataclass(frozen=True)
+class CanvasFamily:
+    """What a family whose blocks start as random ids says where the checkpoint is silent."""
+
+    decode: Mapping[str, Any]  # generation defaults
+    stop_tokens: tuple[str, ...] = ()
+    also_stop: tuple[str, ...] = ()
 
 
 def block_fields(
@@ -56,6 +67,7 @@ def block_fields(
         "mask": family.mask,
         "block_origin": family.block_origin,
         "logit_shift": family.logit_shift,
+        "block_seed": family.block_seed,
         "mask_token_id": mask_token_id(
             checkpoint, config, spec["vocab_size"], names=family.mask_tokens
         ),

@@ -102,7 +102,7 @@ def map_dense(table: TensorTable, ours: str, theirs: str) -> None:
     spec = table.spec
     hidden, inner = spec["hidden_size"], spec["dense_intermediate"]
     # alone, dense layers are most of the bytes; beside experts, some of what every token uses
-    kind = DENSE if "experts" in spec["ffn_types"] else FFN
+    kind = DENSE if any(kind != "dense" for kind in spec["ffn_types"]) else FFN
     gate, up, down = map_swiglu(table, theirs, inner)
     table.add(ours + "dense.gate_up", kind, (2 * inner, hidden), gate, up)
     table.add(ours + "dense.down", kind, (hidden, inner), down)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from ..checkpoint import Checkpoint
 from ..vocabulary import generation_fields
 from .base import Model
-from .block_diffusion import CANVAS
+from .block_diffusion import FULL_ATTENTION
 from .transformer import Trunk, read_trunk
 
 _TRUNK = Trunk("dream", "DreamModel", in_bias=True, out_bias=False)
-_BLOCKS = replace(CANVAS, logit_shift=1, also_stop=("<|endoftext|>", "<|im_end|>"))
+_BLOCKS = replace(FULL_ATTENTION, logit_shift=1, also_stop=("<|endoftext|>", "<|im_end|>"))
 _RULES = {
     "origin": "random",
     "maskgit_plus": "probability",

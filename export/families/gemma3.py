@@ -28,7 +28,7 @@ _IGNORED = tuple(
     for prefix in ("", "model.")
     for part in ("vision_tower", "multi_modal_projector")
 )
-_KINDS = ("sliding_attention", "full_attention")
+KINDS = ("sliding_attention", "full_attention")
 _NORMS = {
     "norm1": "input_layernorm",
     "post_norm1": "post_attention_layernorm",
@@ -70,7 +70,7 @@ def _spec(config: Fields) -> dict[str, Any]:
         "rms_eps": config.number("rms_norm_eps", 1e-6, low=1e-30, high=1.0),
         "norm_offset": 1.0,
         "post_norms": True,
-        "embed_scale": _rounded(config, sqrt(hidden)),
+        "embed_scale": embedding_scale(config, sqrt(hidden)),
         "layer_types": ["attention"] * len(windows),
         "windows": windows,
         "num_heads": heads,
@@ -99,15 +99,15 @@ def _windows(config: Fields) -> list[int]:
     count = config.integer("num_hidden_layers", high=MAX_LAYERS)
     window = config.integer("sliding_window", 4096)
     every = config.integer("sliding_window_pattern", 6)
-    listed = config.get("layer_types", [_KINDS[(i + 1) % every == 0] for i in range(count)])
+    listed = config.get("layer_types", [KINDS[(i + 1) % every == 0] for i in range(count)])
     if not isinstance(listed, list) or len(listed) != count:
         raise config.refuse("layer_types", f"is not a list of {count} layers")
     for kind in listed:
-        if kind not in _KINDS:
+        if kind not in KINDS:
             raise UnsupportedModelError(
-                f"{config.path}: layer_types: {kind!r} is not supported ({', '.join(_KINDS)} are)"
+                f"{config.path}: layer_types: {kind!r} is not supported ({', '.join(KINDS)} are)"
             )
-    return [window if kind == _KINDS[0] else 0 for kind in listed]
+    return [window if kind == KINDS[0] else 0 for kind in listed]
 
 
 def _rope(config: Fields, head_dim: int) -> dict[str, Any]:
@@ -125,8 +125,8 @@ def _rope(config: Fields, head_dim: int) -> dict[str, Any]:
     }
 
 
-def _rounded(config: Fields, scale: float) -> float:
-    """In the type that the release's weights, and hence its embedding's factor, have."""
+def embedding_scale(config: Fields, scale: float) -> float:
+    """Rounded to the type that the release's weights, and hence its embedding's factor, have."""
     kind = config.get("dtype", config.get("torch_dtype", "float32"))
     if kind == "bfloat16":
         bits = int(np.float32(scale).view(np.uint32))

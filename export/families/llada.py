@@ -18,7 +18,7 @@ from ..fields import Fields
 from ..rope import rope_fields
 from ..vocabulary import generation_defaults, valid_vocab
 from .base import Model
-from .block_diffusion import CANVAS, block_fields
+from .block_diffusion import FULL_ATTENTION, block_fields
 from .blocks import MAX_LAYERS
 from .table import TensorTable, find_prefix
 from .transformer import Trunk, read_trunk
@@ -34,8 +34,8 @@ _MOE = Trunk(
     experts=True,
     expert_width="expert_intermediate_size",
 )
-_BLOCKS = replace(CANVAS, also_stop=("<|endoftext|>", "<|eot_id|>"))
-_MOE_BLOCKS = replace(CANVAS, also_stop=("<|endoftext|>", "<|role_end|>"))
+_BLOCKS = replace(FULL_ATTENTION, also_stop=("<|endoftext|>", "<|eot_id|>"))
+_MOE_BLOCKS = replace(FULL_ATTENTION, also_stop=("<|endoftext|>", "<|role_end|>"))
 
 
 def read(checkpoint: Checkpoint) -> Model:

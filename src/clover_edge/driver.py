@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from .generation import (
+    NO_MASK,
     Counters,
     DoneEvent,
     DraftEvent,
@@ -73,8 +74,10 @@ class _Assembler:
 
     def _draft(self, event: dict[str, Any]) -> DraftEvent:
         ids, states = [], []
-        for current, draft in zip(event["ids"], event["draft"], strict=True):
-            accepted = current != self._mask
+        kept = (current != self._mask for current in event["ids"])
+        if self._mask == NO_MASK:  # what is not kept is noise
+            kept = iter(event["accepted"])
+        for current, draft, accepted in zip(event["ids"], event["draft"], kept, strict=True):
             ids.append(current if accepted else draft)
             states.append("accepted" if accepted else "drafted")
         pieces = tuple(map(self._codec.piece, ids))

@@ -14,11 +14,11 @@ MODES = ("diffusion", "ar", "speculative")
 QUALITIES = ("exact", "balanced", "fast")  # of a plan: see clover_edge.tuning
 NO_MASK = -1  # the mask token's id where there is none
 # Options of models with full attention: what a name may be, and up to where a number goes, from 0.
-CANVAS_NAMES = {
+FULL_NAMES = {
     "cache": ("none", "prefix", "dual"),
     "confidence": ("probability", "margin", "entropy", "random"),
 }
-CANVAS_NUMBERS = {"factor": 1e6, "eps": 1.0, "confidence_temperature": 1e6, "stop_penalty": 1e6}
+FULL_NUMBERS = {"factor": 1e6, "eps": 1.0, "confidence_temperature": 1e6, "stop_penalty": 1e6}
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -38,6 +38,11 @@ class GenerationOptions(TypedDict, total=False):
     confidence: str | None
     confidence_temperature: float | None
     stop_penalty: float | None
+    t_min: float | None
+    t_max: float | None
+    entropy_bound: float | None
+    stability_threshold: int | None
+    confidence_threshold: float | None
     temperature: float | None
     top_k: int | None
     top_p: float | None
@@ -77,7 +82,13 @@ class GenerationConfig:
     confidence: str = "probability"  # what is accepted first; or "margin", "entropy", "random"
     confidence_temperature: float = 0.0  # of the draw of what is accepted first; 0: none is drawn
     stop_penalty: float = 0.0  # subtracted from the logits of stop tokens
-    temperature: float = 0.0  # 0: greedy
+    # Of models whose blocks start as random ids; None: the core's.
+    t_min: float | None = None  # temperature of the last steps
+    t_max: float | None = None  # of the first ones; it falls in equal parts
+    entropy_bound: float | None = None  # keep positions while those surer sum to at most it
+    stability_threshold: int | None = None  # steps without change that a block ends after, if
+    confidence_threshold: float | None = None  # its mean entropy (nats) is also below this
+    temperature: float = 0.0  # 0: greedy; of random ids: t_min and t_max in one
     top_k: int = 0  # sample among the k likeliest; 0: all
     top_p: float = 1.0  # sample among the likeliest that sum to p
     seed: int = 0
@@ -111,11 +122,15 @@ class GenerationConfig:
             values["stop_token_ids"] = _token_ids([eos] if isinstance(eos, int) else eos, spec)
         except ArgumentError as error:
             raise ModelFormatError(path, "generation", str(error)) from None
-        return cls(**{**values, **_checked(_present(options, known), spec)})
+        asked = _checked(_present(options, known), spec)
+        if starts_random(spec) and "temperature" in asked:
+            asked = dict.fromkeys(("t_min", "t_max"), asked["temperature"]) | asked
+        return cls(**{**values, **asked})
 
     def core_options(self, max_new_tokens: int) -> dict[str, Any]:
         """The options dictionary of `_core.Model.generate`."""
         given = {"coreset": self.coreset_size, "edit_threshold": self.edit_threshold}
+        given |= {name: getattr(self, name) for name in OF_RANDOM_IDS}
         return {
             "mode": self.mode,
             "max_new_tokens": max_new_tokens,
@@ -125,7 +140,7 @@ class GenerationConfig:
             "fixed_schedule": self.fixed_schedule,
             "max_post_steps": self.max_post_steps,
             "sub_block": self.sub_block,
-            **{name: getattr(self, name) for name in (*CANVAS_NAMES, *CANVAS_NUMBERS)},
+            **{name: getattr(self, name) for name in (*FULL_NAMES, *FULL_NUMBERS)},
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
             "temperature": self.temperature,
@@ -190,14 +205,16 @@ class DraftEvent:
     """The block as one denoising step leaves it. It may still change; ignore it freely.
 
     `states` says for each position "masked" (nothing drafted yet), "drafted" (a guess, not
-    accepted) or "accepted"; `pieces` is each position's own text, "" for special tokens.
+    accepted) or "accepted"; `pieces` is each position's own text, "" for special tokens. Blocks
+    that start as random ids draw them anew wherever a step accepts none: what it accepts, a
+    later one may give up again.
     """
 
     block: int
     step: int  # 0: before the first preview
     states: tuple[str, ...]
     pieces: tuple[str, ...]
-    token_ids: tuple[int, ...]  # drafts where drafted, the mask token's id where masked
+    token_ids: tuple[int, ...]  # drafts where drafted, the mask token's id (or -1) where masked
 
 
 @dataclass(frozen=True)
@@ -219,8 +236,8 @@ _NOT_WITH_FULL_ATTENTION = (
     "refresh",
 )
 DENOISING = (
-    *CANVAS_NAMES,
-    *CANVAS_NUMBERS,
+    *FULL_NAMES,
+    *FULL_NUMBERS,
     "block_length",
     "threshold",
     "steps",
@@ -228,6 +245,11 @@ DENOISING = (
     "max_post_steps",
     "fixed_schedule",
     "sub_block",
+    "t_min",
+    "t_max",
+    "entropy_bound",
+    "stability_threshold",
+    "confidence_threshold",
     "coreset_size",
     "skip_rows",
     "refresh",
@@ -235,6 +257,22 @@ DENOISING = (
 
 
 DENOISING_MODES = ("diffusion", "speculative")
+# Blocks that start as masks take these, and blocks that start as random ids those.
+OF_MASKS = (
+    "threshold",
+    "edit_threshold",
+    "max_post_steps",
+    "fixed_schedule",
+    "sub_block",
+    "skip_rows",
+    "refresh",
+)
+OF_RANDOM_IDS = ("t_min", "t_max", "entropy_bound", "stability_threshold", "confidence_threshold")
+
+
+def starts_random(spec: Mapping[str, Any]) -> bool:
+    """Whether blocks start as random ids rather than masks."""
+    return bool(spec.get("noise", "mask") == "uniform")
 
 
 def is_autoregressive(spec: Mapping[str, Any]) -> bool:
@@ -285,6 +323,7 @@ _INTEGERS = {
     "top_k": (0, 2**31 - 1),
     "seed": (0, 2**63 - 1),
     "max_post_steps": (0, 2**31 - 1),
+    "stability_threshold": (0, 10**9),
     "refresh": (0, 2**31 - 1),
 }
 _FLAGS = ("fixed_schedule", "skip_rows")
@@ -292,11 +331,15 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "temperature": (lambda v: v >= 0, "a number from 0 up"),
+    "t_min": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "t_max": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "confidence_threshold": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "frequency_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "repetition_penalty": (lambda v: 0 < v <= 100, "a number above 0 and up to 100"),
-    **{name: _up_to(most) for name, most in CANVAS_NUMBERS.items()},
+    **{name: _up_to(most) for name, most in FULL_NUMBERS.items()},
 }
 
 
@@ -310,17 +353,20 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
     full = has_full_attention(spec)
     if full and (name in _NOT_WITH_FULL_ATTENTION or (name == "mode" and value != "diffusion")):
         raise ArgumentError(f"{name}: {value!r}: is not for models with full attention")
-    if not full and (name in CANVAS_NAMES or name in CANVAS_NUMBERS):
+    if not full and (name in FULL_NAMES or name in FULL_NUMBERS):
         raise ArgumentError(f"{name}: {value!r}: is for models with full attention")
+    if name in (OF_MASKS if starts_random(spec) else OF_RANDOM_IDS):
+        start = "random ids" if starts_random(spec) else "masks"
+        raise ArgumentError(f"{name}: {value!r}: the model's blocks start as {start}")
     if name == "stop":
         return _stop_strings(value)
     if name == "mode":
         if value not in MODES:
             raise ArgumentError(f"mode: {value!r} is none of {', '.join(map(repr, MODES))}")
         return value
-    if name in CANVAS_NAMES:
-        if value not in CANVAS_NAMES[name]:
-            raise ArgumentError(f"{name}: {value!r} is none of {', '.join(CANVAS_NAMES[name])}")
+    if name in FULL_NAMES:
+        if value not in FULL_NAMES[name]:
+            raise ArgumentError(f"{name}: {value!r} is none of {', '.join(FULL_NAMES[name])}")
         return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]

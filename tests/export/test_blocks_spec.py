@@ -44,6 +44,9 @@ def model_of(folder: Path) -> Any:
         ("sdar_moe", 4, "absolute", 0, 0.9),
         ("fast_dllm", 16, "absolute", 1, 0.9),
         ("a2d", 8, "prompt_end", 0, 1.0),
+        ("a2d_llama", 8, "prompt_end", 0, 1.0),
+        ("a2d_qwen2", 8, "prompt_end", 0, 1.0),
+        ("diffcoder", 4, "absolute", 0, 0.95),
     ],
 )
 def test_families(
@@ -65,7 +68,11 @@ def test_families(
 @pytest.mark.parametrize("key", ["model_type", "architectures"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_either_name_will_do(folder: Callable[..., Path], family: str, key: str) -> None:
-    assert model_of(folder(family, **{key: None})).family == family
+    model = model_of(folder(family, **{key: None}))
+    if (family, key) == ("diffcoder", "architectures"):  # its class alone tells it from a Llama
+        assert (model.family, model.spec["preview"]) == ("llama", False)
+    else:
+        assert model.family == ("a2d" if family.startswith("a2d") else family)
 
 
 def test_llada2_router(tiny_blocks: Any) -> None:
@@ -172,8 +179,15 @@ def test_a_width_that_the_mask_does_not_have(folder: Callable[..., Path]) -> Non
         model_of(path)
 
 
-def test_a2d_without_a_width_warns(folder: Callable[..., Path]) -> None:
-    model = model_of(folder("a2d", block_size=None))
+def test_diffcoder_without_a_width(folder: Callable[..., Path]) -> None:
+    """As released: blocks of 4."""
+    model = model_of(folder("diffcoder", block_size=None))
+    assert (model.spec["block_size"], model.warnings) == (4, [])
+
+
+@pytest.mark.parametrize("family", ["a2d", "a2d_llama", "a2d_qwen2"])
+def test_a2d_without_a_width_warns(folder: Callable[..., Path], family: str) -> None:
+    model = model_of(folder(family, block_size=None))
     assert model.spec["block_size"] == 32
     assert any("block_size" in line and "MDLM" in line for line in model.warnings)
 

@@ -4,8 +4,8 @@
 
 Dream is Qwen2, LLaDA Llama and LLaDA-MoE Qwen3-MoE whose chosen weights are not scaled, each under
 a mask that hides nothing. For every case the file keeps logits of some rows in float32, a whole
-greedy generation (``oracle/full_attention.py``'s loop over the judge, nothing cached) and a checksum of the
-weights, which are drawn again from the seed.
+greedy generation (``oracle/full_attention.py``'s loop over the judge, nothing cached) and a
+checksum of the weights, which are drawn again from the seed.
 """
 
 from __future__ import annotations

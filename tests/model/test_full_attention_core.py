@@ -281,8 +281,13 @@ def test_cancelled_blocks_leave_the_prompt(core: Open) -> None:
     ("family", "asked", "error", "what"),
     [
         ("llada", {"mode": "ar"}, UnsupportedModelError, "autoregressively"),
-        ("llada", {"edit_threshold": 0.5}, ArgumentError, "edit_threshold and sub_block"),
-        ("llada", {"sub_block": 2}, ArgumentError, "edit_threshold and sub_block"),
+        (
+            "llada",
+            {"edit_threshold": 0.5},
+            ArgumentError,
+            "edit_threshold, sub_block and skip_rows",
+        ),
+        ("llada", {"sub_block": 2}, ArgumentError, "edit_threshold, sub_block and skip_rows"),
         ("llada", {"cache": "triple"}, ArgumentError, 'cache" "triple" is none of "none"'),
         ("llada", {"confidence": "none"}, ArgumentError, '"confidence" "none"'),
         ("llada", {"eps": 0.1}, ArgumentError, "eps needs steps"),

@@ -15,6 +15,7 @@ from oracle.equations import Array
 FLOAT_MATRICES = (
     "mlp.gate.weight",
     "mlp.shared_expert_gate.weight",
+    "router.proj.weight",
     "linear_attn.in_proj_a.weight",
     "linear_attn.in_proj_b.weight",
 )

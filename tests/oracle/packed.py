@@ -32,7 +32,8 @@ def read_packed(folder: Path) -> tuple[dict[str, Array], dict[str, Any]]:
                 plain[f"{name}.{part}"] = np.stack([decode(spec, record) for record in bytes_])
         else:
             plain[name] = decode(entry, stored[name].reshape(-1))
-    return _checkpoint_names(plain, meta["spec"]), config
+    names = _canvas_names if meta["spec"].get("noise") == "uniform" else _checkpoint_names
+    return names(plain, meta["spec"]), config
 
 
 def decode(entry: dict[str, Any], raw: Bytes) -> Array:
@@ -109,6 +110,51 @@ def _checkpoint_names(plain: dict[str, Array], spec: dict[str, Any]) -> dict[str
         named[second] = parts["norm2"]
         out.update({layer + name: value for name, value in named.items()})
     return out
+
+
+_NAMES = {  # of DiffusionGemma's layers
+    "norm1": "input_layernorm.weight",
+    "post_norm1": "post_attention_layernorm.weight",
+    "norm2": "pre_feedforward_layernorm.weight",
+    "dense_post_norm": "post_feedforward_layernorm_1.weight",
+    "expert_norm": "pre_feedforward_layernorm_2.weight",
+    "expert_post_norm": "post_feedforward_layernorm_2.weight",
+    "post_norm2": "post_feedforward_layernorm.weight",
+    "attn.q_norm": "self_attn.q_norm.weight",
+    "attn.k_norm": "self_attn.k_norm.weight",
+    "attn.out": "self_attn.o_proj.weight",
+    "router": "router.proj.weight",
+    "router_norm": "router.scale",
+    "expert_scales": "router.per_expert_scale",
+    "experts.down": "experts.down_proj",
+    "dense.down": "mlp.down_proj.weight",
+    "preview_scale": "layer_scalar",
+}
+
+
+def _canvas_names(plain: dict[str, Array], spec: dict[str, Any]) -> dict[str, Array]:
+    """DiffusionGemma's, which are whole: they have no prefix in common."""
+    out = {"embed_tokens.weight": plain["embed"], "norm.weight": plain["final_norm"]}
+    out["self_conditioning.pre_norm.weight"] = plain["self_conditioning.norm"]
+    out["self_conditioning.down_proj.weight"] = plain["self_conditioning.down"]
+    both = {"self_conditioning.": plain["self_conditioning.gate_up"]}
+    for i, width in enumerate(spec["head_dims"]):
+        layer = f"layers.{i}."
+        out |= {layer + theirs: plain[layer + ours] for ours, theirs in _NAMES.items()}
+        both[layer + "mlp."] = plain[layer + "dense.gate_up"]
+        experts = [plain[f"{layer}experts.{part}"] for part in ("gate", "up")]
+        out[layer + "experts.gate_up_proj"] = np.concatenate(experts, axis=1)
+        rows = np.cumsum([spec["num_heads"] * width, spec["kv_heads"][i] * width])
+        for part, value in zip("qkv", np.split(plain[layer + "attn.in"], rows), strict=True):
+            if len(value):
+                out[f"{layer}self_attn.{part}_proj.weight"] = value
+    for name, value in both.items():
+        out[name + "gate_proj.weight"], out[name + "up_proj.weight"] = np.split(value, 2)
+    whole = {"model.decoder." + name: value for name, value in out.items()}
+    for i in range(spec["num_layers"]):
+        name = f"model.encoder.language_model.layers.{i}.layer_scalar"
+        whole[name] = plain[f"layers.{i}.commit_scale"]
+    return whole
 
 
 def _attention(parts: dict[str, Array], spec: dict[str, Any]) -> dict[str, Array]:

@@ -45,9 +45,9 @@ def shape_of(spec: Mapping[str, Any]) -> Iterator[str]:
     yield f"{len(kinds)} layers ({deltanet} DeltaNet, {attention} attention)"
     yield f"hidden {spec['hidden_size']}"
     feed_forward = spec.get("ffn_types", ["experts"])
-    if "dense" in feed_forward:
+    if any(kind != "experts" for kind in feed_forward):
         yield f"feed-forward {spec['dense_intermediate']}"
-    if "experts" in feed_forward:
+    if any(kind != "dense" for kind in feed_forward):
         yield f"{spec['num_experts']} experts of which {spec['top_k']} a token"
     yield f"vocabulary {spec['valid_vocab']}"
     yield f"context {spec['max_positions']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..generation import CANVAS_NAMES, MODES, QUALITIES
+from ..generation import FULL_NAMES, MODES, QUALITIES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -19,6 +19,11 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("eps", float, "full attention: Dream's schedule, from 1 to EPS over --steps"),
     ("confidence-temperature", float, "full attention: draw what is accepted first; 0: do not"),
     ("stop-penalty", float, "full attention: subtracted from the logits of stop tokens"),
+    ("t-min", float, "temperature of a block's last steps, where blocks start as random ids"),
+    ("t-max", float, "and of its first ones"),
+    ("entropy-bound", float, "keep positions while those surer sum to at most these nats"),
+    ("stability-threshold", int, "steps without change that end a block, if it is sure"),
+    ("confidence-threshold", float, "mean nats of a position below which a block is sure"),
     ("temperature", float, "0: greedy"),
     ("top-k", int, "sample among the K likeliest tokens; 0: all"),
     ("top-p", float, "sample among the likeliest tokens that sum to P"),
@@ -54,7 +59,7 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
         help="ar: one token a forward, same weights; speculative: its text, drafted by blocks",
     )
     for name, text in (("cache", "what steps share"), ("confidence", "what is accepted first")):
-        group.add_argument(f"--{name}", choices=CANVAS_NAMES[name], help=f"full attention: {text}")
+        group.add_argument(f"--{name}", choices=FULL_NAMES[name], help=f"full attention: {text}")
 
 
 def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -64,7 +69,7 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "mode",
         "skip_rows",
         "quality",
-        *CANVAS_NAMES,
+        *FULL_NAMES,
     ]
     given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}

@@ -20,7 +20,12 @@ from ..corpus import (
 )
 from ..default_model import opened
 from ..errors import ArgumentError
-from ..generation import GenerationConfig, has_full_attention, is_autoregressive
+from ..generation import (
+    GenerationConfig,
+    has_full_attention,
+    is_autoregressive,
+    starts_random,
+)
 from ..model import Model
 from .passes import Passes
 from .reference import Progress, opened_reference, same_layers
@@ -47,8 +52,8 @@ class Measure:
                 raise ArgumentError(f"{name}: {value!r} is not an integer of at least {least}")
 
     def width(self, model: Model) -> int | None:
-        """Positions of a preview; None for a model that has none."""
-        if is_autoregressive(model.spec):
+        """Positions of a preview; None for a model that has none, or whose blocks have no masks."""
+        if is_autoregressive(model.spec) or starts_random(model.spec):
             return None
         width: int = model.spec["block_size"]
         most = width
