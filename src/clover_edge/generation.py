@@ -11,6 +11,7 @@ from .errors import ArgumentError, ModelFormatError
 
 DEFAULT_MAX_NEW_TOKENS = 256
 MODES = ("diffusion", "ar", "speculative")
+STRATEGIES = ("low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bounded")
 NO_MASK = -1  # the mask token's id where there is none
 
 
@@ -25,6 +26,9 @@ class GenerationOptions(TypedDict, total=False):
     max_post_steps: int | None
     fixed_schedule: bool | None
     sub_block: int | None
+    strategy: str | None
+    factor: float | None
+    entropy_bound: float | None
     temperature: float | None
     top_k: int | None
     top_p: float | None
@@ -54,6 +58,12 @@ class GenerationConfig:
     max_post_steps: int = 16  # previews that a block which is edited may take behind its last mask
     fixed_schedule: bool = False  # steps share out the whole block; False: what is masked
     sub_block: int = 0  # positions of a block finished before those behind them; 0: all at once
+    # Which masked positions are accepted: "low_confidence_dynamic", above the threshold or at least
+    # the scheduled number; "low_confidence_static", that number; "sequential", it from the left;
+    # "entropy_bounded", see entropy_bound.
+    strategy: str = "low_confidence_dynamic"
+    factor: float = 0.0  # not by threshold: the n likeliest, the n-th at least 1 - factor / (n + 1)
+    entropy_bound: float | None = None  # accept positions while those surer sum to at most it
     temperature: float = 0.0  # 0: greedy
     top_k: int = 0  # sample among the k likeliest; 0: all
     top_p: float = 1.0  # sample among the likeliest that sum to p
@@ -92,7 +102,11 @@ class GenerationConfig:
 
     def core_options(self, max_new_tokens: int) -> dict[str, Any]:
         """The options dictionary of `_core.Model.generate`."""
-        given = {"coreset": self.coreset_size, "edit_threshold": self.edit_threshold}
+        given = {
+            "coreset": self.coreset_size,
+            "edit_threshold": self.edit_threshold,
+            "entropy_bound": self.entropy_bound,
+        }
         return {
             "mode": self.mode,
             "max_new_tokens": max_new_tokens,
@@ -102,6 +116,8 @@ class GenerationConfig:
             "fixed_schedule": self.fixed_schedule,
             "max_post_steps": self.max_post_steps,
             "sub_block": self.sub_block,
+            "strategy": self.strategy,
+            "factor": self.factor,
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
             "temperature": self.temperature,
@@ -194,6 +210,9 @@ DENOISING = (
     "max_post_steps",
     "fixed_schedule",
     "sub_block",
+    "strategy",
+    "factor",
+    "entropy_bound",
     "coreset_size",
     "skip_rows",
     "refresh",
@@ -244,10 +263,13 @@ _INTEGERS = {
     "max_post_steps": (0, 2**31 - 1),
     "refresh": (0, 2**31 - 1),
 }
+_WORDS = {"mode": MODES, "strategy": STRATEGIES}
 _FLAGS = ("fixed_schedule", "skip_rows")
 _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
+    "factor": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "temperature": (lambda v: v >= 0, "a number from 0 up"),
     "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
@@ -265,9 +287,11 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         )
     if name == "stop":
         return _stop_strings(value)
-    if name == "mode":
-        if value not in MODES:
-            raise ArgumentError(f"mode: {value!r} is none of {', '.join(map(repr, MODES))}")
+    if name in _WORDS:
+        if value not in _WORDS[name]:
+            raise ArgumentError(
+                f"{name}: {value!r} is none of {', '.join(map(repr, _WORDS[name]))}"
+            )
         return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..generation import MODES
+from ..generation import MODES, STRATEGIES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -15,6 +15,12 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("edit-threshold", float, "replace accepted tokens where another is above this probability"),
     ("max-post-steps", int, "steps of a block that is edited behind its last mask"),
     ("sub-block", int, "positions of a block finished before those behind them; 0: all at once"),
+    ("factor", float, "accept the n likeliest, the n-th being at least 1 - F / (n + 1); 0: off"),
+    (
+        "entropy-bound",
+        float,
+        "accept positions while the entropies of those surer sum to at most it",
+    ),
     ("temperature", float, "0: greedy"),
     ("top-k", int, "sample among the K likeliest tokens; 0: all"),
     ("top-p", float, "sample among the likeliest tokens that sum to P"),
@@ -40,6 +46,9 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--stop", action="append", metavar="TEXT", help="end in front of TEXT")
     group.add_argument(
+        "--strategy", choices=STRATEGIES, help="which masked positions a step accepts"
+    )
+    group.add_argument(
         "--mode",
         choices=MODES,
         help="ar: one token a forward, same weights; speculative: its text, drafted by blocks",
@@ -48,7 +57,12 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
 
 def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, as keyword arguments."""
-    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + ["stop", "mode", "skip_rows"]
+    names = [name.replace("-", "_") for name, _, _ in _OPTIONS] + [
+        "stop",
+        "mode",
+        "skip_rows",
+        "strategy",
+    ]
     given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
