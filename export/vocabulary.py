@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import CheckpointError
-from ..generation import FULL_NAMES, FULL_NUMBERS
+from ..generation import FULL_NAMES, FULL_NUMBERS, STRATEGIES
 from .checkpoint import Checkpoint
 from .fields import Fields
 
@@ -127,7 +127,8 @@ def _denoising_defaults(
         "block_length": fields.integer("block_length", width, low=low, high=most),
     }
     if spec["mask"] == "full":
-        return found | _full_attention_defaults(fields, family)
+        found |= _full_attention_defaults(fields, family)
+        return found | _strategy_defaults(fields, family)
     for name, most in (("steps", 2**31 - 1), ("max_post_steps", 1000), ("sub_block", width)):
         if fields.get(name, family.get(name)) is not None:
             found[name] = fields.integer(name, family.get(name), low=0, high=most)
@@ -135,8 +136,24 @@ def _denoising_defaults(
         found["edit_threshold"] = fields.number(
             "edit_threshold", family.get("edit_threshold"), high=1.0
         )
+    found |= _strategy_defaults(fields, family)
     if family.get("fixed_schedule"):
         found["fixed_schedule"] = True
+    return found
+
+
+def _strategy_defaults(fields: Fields, family: Mapping[str, Any]) -> dict[str, Any]:
+    """Which masked positions are accepted, beside the threshold."""
+    found: dict[str, Any] = {}
+    strategy = fields.get("strategy", family.get("strategy"))
+    if strategy is not None:
+        if strategy not in STRATEGIES:
+            reason = f"{strategy!r} is none of {', '.join(STRATEGIES)}"
+            raise fields.refuse("strategy", reason)
+        found["strategy"] = strategy
+    for name in ("factor", "entropy_bound"):
+        if fields.get(name, family.get(name)) is not None:
+            found[name] = fields.number(name, family.get(name), high=1e6)
     return found
 
 

@@ -116,12 +116,13 @@ def fused_commit(context: Context) -> Iterator[Row]:
     """A commit in the next preview's pass against two passes: logits, and bytes as counted."""
     folder = read_folder(context.demo_model(RECIPE))
     core = open_core(folder)
-    mask, rng = folder.spec["mask_token_id"], np.random.default_rng(0)
+    mask, valid = folder.spec["mask_token_id"], folder.spec["valid_vocab"]
+    rng = np.random.default_rng(0)
     worst, nbytes = 0.0, [0, 0]
     one, two = core.new_state(600), core.new_state(600)
     for width in (32, 16, 8, 5, 1, 32, 32):
-        ids = rng.integers(3, mask, width).tolist()
-        block = [mask if rng.random() < 0.6 else i for i in rng.integers(3, mask, width).tolist()]
+        ids, block = rng.integers(mask + 1, valid, (2, width)).tolist()
+        block = [mask if rng.random() < 0.6 else token for token in block]
         start = core.counters["bytes_read"]
         core.commit(two, ids, logits="none")
         want = core.preview(two, block)

@@ -26,11 +26,10 @@ def _check(model: RealModel) -> Check:
     def check(context: Context) -> Iterator[Row]:
         scratch = context.scratch / "real"
         scratch.mkdir()
-        label = f"{model.name} at f32 against"
         try:
-            yield from _rows(model, context, label)
+            yield from _rows(model, context)
         except Missing as reason:
-            yield Row(label, "-", "-", None, str(reason))
+            yield Row(f"real weights, {model.name}", "-", "-", None, str(reason))
         finally:
             shutil.rmtree(scratch)  # gigabytes
 
@@ -38,8 +37,8 @@ def _check(model: RealModel) -> Check:
     return check
 
 
-def _rows(model: RealModel, context: Context, label: str) -> Iterator[Row]:
-    scratch = context.scratch / "real"
+def _rows(model: RealModel, context: Context) -> Iterator[Row]:
+    scratch, label = context.scratch / "real", f"{model.name} at f32 against"
     path = model.gguf(context.models, scratch)
     ours = real_models.run_ours(path, scratch / "f32")
     plain, firsts = real_models.run_plain(path, ours)

@@ -10,6 +10,7 @@
 #include "decode/policy.h"
 #include "decode/renoise.h"
 #include "decode/sampling.h"
+#include "decode/strategy.h"
 #include "decode/unmasking.h"
 #include "model/model.h"
 
@@ -25,11 +26,12 @@ struct DecodeOptions {
     int64_t max_new_tokens = 256;
     int block_length = 0; // 0: the width the model was trained with; under a full mask any, cut to the answer's
     ThresholdPolicy policy;
+    StrategyPolicy strategy; // with that threshold and schedule
     EditPolicy editing;
     RenoisePolicy renoise;       // of models whose blocks start as random ids; theirs is the temperature, too
     bool fixed_schedule = false; // steps share out the whole block, or else what is masked
     int sub_block = 0;           // positions of a block that are finished before those behind them; 0: all at once
-    // Under a full mask; the policy's own `base` is `policy`.
+    // Under a full mask; the policy's own base and strategy are those above.
     UnmaskPolicy unmasking;
     StepCache cache = StepCache::none;
     double stop_penalty = 0; // subtracted from the logits of stop tokens

@@ -26,20 +26,20 @@ void penalise(std::vector<HeadRule::Penalty> &penalties, const std::vector<int> 
 
 void Decoder::check_unmasking() const {
     const UnmaskPolicy &c = o_.unmasking;
-    check_range("factor", c.factor, 0, kLarge);
     check_range("eps", c.eps, 0, 1);
     check_range("confidence_temperature", c.confidence_temperature, 0, kLarge);
     check_range("stop_penalty", o_.stop_penalty, -kLarge, kLarge);
     const bool full = m_.spec.full_mask();
     if (!full && (o_.cache != StepCache::none || !c.plain() || o_.stop_penalty != 0))
-        throw ArgumentError("cache, factor, eps, confidence, confidence_temperature and stop_penalty are for models of "
-                            "mask \"full\"");
+        throw ArgumentError("cache, eps, confidence, confidence_temperature and stop_penalty are for models of mask "
+                            "\"full\"");
     if (full && (o_.editing.on() || o_.sub_block || o_.skip_rows))
         throw ArgumentError("edit_threshold, sub_block and skip_rows are not supported of mask \"full\"");
-    if (c.eps > 0 && (o_.policy.steps == 0 || c.factor > 0))
-        throw ArgumentError("eps needs steps, and takes no factor");
-    if (c.factor > 0 && c.confidence != Confidence::probability)
-        throw ArgumentError("factor looks at probabilities: it takes no other confidence");
+    if (c.eps > 0 && o_.policy.steps == 0)
+        throw ArgumentError("eps needs steps");
+    if (!c.plain() && !o_.strategy.plain())
+        throw ArgumentError("strategy and factor are not supported together with eps, confidence or "
+                            "confidence_temperature");
     if (c.confidence_temperature > 0 && c.confidence == Confidence::random)
         throw ArgumentError("confidence_temperature: random confidence has none");
     if (o_.stop_penalty != 0 && o_.sampling.repetition_penalty != 1)
@@ -48,6 +48,7 @@ void Decoder::check_unmasking() const {
 
 void Decoder::decode_masks() {
     o_.unmasking.base = o_.policy;
+    o_.unmasking.strategy = o_.strategy;
     while (!done()) {
         std::vector<int> block(size_t(std::min<int64_t>(o_.block_length, budget())), m_.spec.mask_token_id);
         if (o_.fixed_schedule)
@@ -134,7 +135,7 @@ std::vector<Pick> Decoder::pick_masks(const std::vector<int> &masks, bool whole,
             u.push_back(uniform(o_.sampling.seed, state_.position + masks[i], step));
         }
         HeadPass head = head_pass(m_, m_.scratch.h.data(), rows, rule);
-        const std::vector<Pick> found = pick(head, o_.sampling, u, o_.unmasking.confidence);
+        const std::vector<Pick> found = pick(head, o_.sampling, u, o_.unmasking.measure());
         picks.insert(picks.end(), found.begin(), found.end());
     }
     return picks;

@@ -40,20 +40,21 @@ std::vector<char> UnmaskPolicy::accept(const std::vector<Pick> &picks, const std
         std::transform(u.begin(), u.end(), accepted.begin(), [&](double x) { return x < share(step); });
         return accepted;
     }
-    std::vector<double> rank;
-    for (size_t i = 0; i < masked; i++)
+    std::vector<float> probability;
+    std::vector<double> rank, entropy;
+    for (size_t i = 0; i < masked; i++) {
+        probability.push_back(picks[i].probability);
+        entropy.push_back(-picks[i].confidence);
         rank.push_back(rank_of(*this, picks[i], u[i]));
+    }
+    if (plain())
+        return strategy.accept(base, probability, entropy, step);
     std::vector<size_t> order(masked);
     std::iota(order.begin(), order.end(), size_t(0));
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rank[a] > rank[b]; });
-    const auto probability = [&](size_t n) { return double(picks[order[n]].probability); };
-    size_t least = eps > 0 ? scheduled(masked, step) : base.least(masked, step);
-    if (factor > 0)
-        for (least = 1; least < masked && probability(least) >= 1 - factor / double(least + 2);)
-            least++;
-    const bool above = eps == 0 && factor == 0; // the threshold has a say
+    const size_t least = eps > 0 ? scheduled(masked, step) : base.least(masked, step);
     for (size_t i = 0; i < masked; i++)
-        accepted[order[i]] = i < least || (above && probability(i) > base.threshold);
+        accepted[order[i]] = i < least || (eps == 0 && double(probability[order[i]]) > base.threshold);
     return accepted;
 }
 

@@ -6,6 +6,7 @@
 
 #include "decode/policy.h"
 #include "decode/sampling.h"
+#include "decode/strategy.h"
 
 namespace clover {
 
@@ -15,9 +16,8 @@ namespace clover {
 enum class StepCache { none, prefix, dual };
 
 struct UnmaskPolicy {
-    ThresholdPolicy base; // where neither of the next two is on
-    // Above 0: the n most confident with the largest n whose n-th probability is at least 1 - factor / (n + 1).
-    double factor = 0;
+    ThresholdPolicy base;    // where eps is 0
+    StrategyPolicy strategy; // where none of what follows is on
     // Above 0: t falls from 1 to eps in `steps` equal steps, and of n masked positions floor(n (1 - t' / t)) are
     // accepted where a step takes t to t', the last step accepting all. Of random confidence each by itself, with
     // probability 1 - t' / t.
@@ -25,9 +25,9 @@ struct UnmaskPolicy {
     Confidence confidence = Confidence::probability; // what ranks positions
     double confidence_temperature = 0; // above 0: ranks are drawn, by the softmax of confidence / temperature
 
-    bool plain() const { // nothing but `base`
-        return factor == 0 && eps == 0 && confidence == Confidence::probability && confidence_temperature == 0;
-    }
+    bool plain() const { return eps == 0 && confidence == Confidence::probability && confidence_temperature == 0; }
+    // What the picks' confidences are to be.
+    Confidence measure() const { return strategy.needs_entropy() ? Confidence::entropy : confidence; }
 
     // Whether a step accepts nothing whatever the model says. u [n]: a number in [0, 1) for each masked position.
     bool idle(const std::vector<double> &u, int step) const;

@@ -131,6 +131,16 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("block_seed", s.block_seed);
 }
 
+Strategy strategy_from(const Fields &f, const std::string &name) {
+    const char *const names[] = {"low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bounded"};
+    for (int i = 0; i < 4; i++)
+        if (name == names[i])
+            return Strategy(i);
+    f.bad("strategy", "\"" + name +
+                          "\" is none of \"low_confidence_dynamic\", \"low_confidence_static\", \"sequential\", "
+                          "\"entropy_bounded\"");
+}
+
 } // namespace
 
 namespace {
@@ -153,7 +163,6 @@ void read_unmasking(Fields &f, DecodeOptions &o) {
     read_name(f, "cache", {"none", "prefix", "dual"}, o.cache);
     read_name(f, "confidence", {"probability", "margin", "entropy", "random"}, o.unmasking.confidence);
     f.optional("confidence_temperature", o.unmasking.confidence_temperature);
-    f.optional("factor", o.unmasking.factor);
     f.optional("eps", o.unmasking.eps);
     f.optional("stop_penalty", o.stop_penalty);
 }
@@ -228,7 +237,12 @@ DecodeOptions options_from(const py::dict &dict) {
     read_unmasking(f, o);
     f.optional("t_min", o.renoise.t_min);
     f.optional("t_max", o.renoise.t_max);
-    f.optional("entropy_bound", o.renoise.entropy_bound);
+    if (f.optional("entropy_bound", o.renoise.entropy_bound)) // defaults differ
+        o.strategy.entropy_bound = o.renoise.entropy_bound;
+    std::string strategy;
+    if (f.optional("strategy", strategy))
+        o.strategy.strategy = strategy_from(f, strategy);
+    f.optional("factor", o.strategy.factor);
     f.optional("stability_threshold", o.renoise.stability_threshold);
     f.optional("confidence_threshold", o.renoise.confidence_threshold);
     f.optional("temperature", o.sampling.temperature);

@@ -54,6 +54,9 @@ class Lease {
     std::unique_lock<std::mutex> lock_;
 };
 
+// Copies of what a state holds, by name: state_arrays.cc.
+py::dict arrays(const Sequence &);
+
 // The observer of a model's layers: register_observer.cc.
 void register_observer(py::class_<Engine, std::shared_ptr<Engine>> &);
 

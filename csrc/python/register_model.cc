@@ -241,55 +241,6 @@ void truncate(Sequence &sequence, int64_t position) {
     sequence.engine->model.truncate(sequence.state, position);
 }
 
-Floats copy(const Buffer<float> &from, std::vector<py::ssize_t> shape) {
-    Floats out(std::move(shape));
-    std::copy_n(from.data(), out.size(), out.mutable_data());
-    return out;
-}
-
-// Stored keys or values [position, nkv, hd] as floats.
-Floats copy_rows(const State &state, const Buffer<uint8_t> &from, const std::vector<py::ssize_t> &shape) {
-    Floats out(shape);
-    const int head_dim = int(shape[2]);
-    const int64_t part = kv_bytes(state.format, head_dim);
-    for (int64_t i = 0; i < shape[0] * shape[1]; i++)
-        load_kv(state.format, from.data() + i * part, head_dim, out.mutable_data() + i * head_dim);
-    return out;
-}
-
-py::dict copy_state(const State &state, const Spec &s) {
-    py::dict out;
-    for (size_t i = 0; i < s.layers.size(); i++) {
-        const std::string prefix = "layers." + std::to_string(i) + ".";
-        if (s.layers[i] == LayerKind::attention) {
-            const AttentionShape a = s.attention(int(i));
-            const std::vector<py::ssize_t> shape = {py::ssize_t(state.settled()), a.kv_heads, a.head_dim};
-            out[py::str(prefix + "k")] = copy_rows(state, state.kv[i].k, shape);
-            out[py::str(prefix + "v")] = copy_rows(state, state.kv[i].v, shape);
-        } else {
-            out[py::str(prefix + "S")] = copy(state.delta[i].S, {s.delta_v_heads, s.delta_k_dim, s.delta_v_dim});
-            out[py::str(prefix + "ring")] = copy(state.delta[i].ring, {s.conv_taps - 1, s.conv_channels()});
-        }
-    }
-    return out;
-}
-
-py::dict arrays(const Sequence &sequence) {
-    Model &model = sequence.engine->model;
-    Floats logits(model.spec.vocab_size);
-    float *data = logits.mutable_data();
-    py::dict out;
-    const Lease lease(*sequence.engine); // held while copying: another thread may want to move the state on
-    const bool known = sequence.state.position > 0 && !model.spec.full_mask();
-    if (known)
-        model.last_logits(sequence.state, data);
-    const py::gil_scoped_acquire held;
-    out = copy_state(sequence.state, model.spec);
-    if (known)
-        out["logits"] = logits;
-    return out;
-}
-
 py::dict counters(Engine &engine) {
     Counters now;
     {
@@ -339,9 +290,10 @@ constexpr const char *kTimePassDoc = "Seconds of a pass that commits ids [0 or m
 constexpr const char *kGenerateDoc =
     "Commits ids and generates. options: mode (diffusion, ar or speculative; left out: the model's own), "
     "max_new_tokens, "
-    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, factor, eps,\n"
-    "confidence, confidence_temperature, stop_penalty, t_min, t_max, "
-    "entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
+    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
+    "confidence,\n"
+    "confidence_temperature, stop_penalty, t_min, t_max, "
+    "strategy, factor, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. Returns ids, finish_reason, stop_id and counters.";

@@ -9,16 +9,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from .generation import (
-    NO_MASK,
-    Counters,
-    DoneEvent,
-    DraftEvent,
-    Event,
-    GenerationConfig,
-    GenerationResult,
-    TextEvent,
-)
+from .generation import NO_MASK, GenerationConfig
+from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
 from .text import Detokenizer, TextCodec
 
 if TYPE_CHECKING:

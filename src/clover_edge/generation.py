@@ -1,24 +1,25 @@
-"""What a generation is asked for, what it reports on the way, and what it returns."""
+"""What a generation is asked for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, TypedDict, Union
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict
 
 from .errors import ArgumentError, ModelFormatError
 
 DEFAULT_MAX_NEW_TOKENS = 256
 MODES = ("diffusion", "ar", "speculative")
 QUALITIES = ("exact", "balanced", "fast")  # of a plan: see clover_edge.tuning
+STRATEGIES = ("low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bounded")
 NO_MASK = -1  # the mask token's id where there is none
 # Options of models with full attention: what a name may be, and up to where a number goes, from 0.
 FULL_NAMES = {
     "cache": ("none", "prefix", "dual"),
     "confidence": ("probability", "margin", "entropy", "random"),
 }
-FULL_NUMBERS = {"factor": 1e6, "eps": 1.0, "confidence_temperature": 1e6, "stop_penalty": 1e6}
+FULL_NUMBERS = {"eps": 1.0, "confidence_temperature": 1e6, "stop_penalty": 1e6}
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -32,15 +33,16 @@ class GenerationOptions(TypedDict, total=False):
     max_post_steps: int | None
     fixed_schedule: bool | None
     sub_block: int | None
-    cache: str | None
+    strategy: str | None
     factor: float | None
+    entropy_bound: float | None
+    cache: str | None
     eps: float | None
     confidence: str | None
     confidence_temperature: float | None
     stop_penalty: float | None
     t_min: float | None
     t_max: float | None
-    entropy_bound: float | None
     stability_threshold: int | None
     confidence_threshold: float | None
     temperature: float | None
@@ -74,10 +76,16 @@ class GenerationConfig:
     max_post_steps: int = 16  # previews that a block which is edited may take behind its last mask
     fixed_schedule: bool = False  # steps share out the whole block; False: what is masked
     sub_block: int = 0  # positions of a block finished before those behind them; 0: all at once
+    # Which masked positions are accepted: "low_confidence_dynamic", above the threshold or at least
+    # the scheduled number; "low_confidence_static", that number; "sequential", it from the left;
+    # "entropy_bounded", see entropy_bound.
+    strategy: str = "low_confidence_dynamic"
+    factor: float = 0.0  # not by threshold: the n likeliest, the n-th at least 1 - factor / (n + 1)
+    # Accept positions while the nats of entropy of those surer sum to at most it; None: the core's
+    entropy_bound: float | None = None
     # With full attention. What a block's steps share: "none" (exact), keys and values of what is in
     # front of the block ("prefix") or of all but the block ("dual"), computed at its first step.
     cache: str = "none"
-    factor: float = 0.0  # accept the n likeliest while the n-th is at least 1 - factor / (n + 1)
     eps: float = 0.0  # Dream's schedule: masks fall like t, from 1 to eps over the steps; 0: off
     confidence: str = "probability"  # what is accepted first; or "margin", "entropy", "random"
     confidence_temperature: float = 0.0  # of the draw of what is accepted first; 0: none is drawn
@@ -85,7 +93,6 @@ class GenerationConfig:
     # Of models whose blocks start as random ids; None: the core's.
     t_min: float | None = None  # temperature of the last steps
     t_max: float | None = None  # of the first ones; it falls in equal parts
-    entropy_bound: float | None = None  # keep positions while those surer sum to at most it
     stability_threshold: int | None = None  # steps without change that a block ends after, if
     confidence_threshold: float | None = None  # its mean entropy (nats) is also below this
     temperature: float = 0.0  # 0: greedy; of random ids: t_min and t_max in one
@@ -129,7 +136,11 @@ class GenerationConfig:
 
     def core_options(self, max_new_tokens: int) -> dict[str, Any]:
         """The options dictionary of `_core.Model.generate`."""
-        given = {"coreset": self.coreset_size, "edit_threshold": self.edit_threshold}
+        given = {
+            "coreset": self.coreset_size,
+            "edit_threshold": self.edit_threshold,
+            "entropy_bound": self.entropy_bound,
+        }
         given |= {name: getattr(self, name) for name in OF_RANDOM_IDS}
         return {
             "mode": self.mode,
@@ -140,6 +151,8 @@ class GenerationConfig:
             "fixed_schedule": self.fixed_schedule,
             "max_post_steps": self.max_post_steps,
             "sub_block": self.sub_block,
+            "strategy": self.strategy,
+            "factor": self.factor,
             **{name: getattr(self, name) for name in (*FULL_NAMES, *FULL_NUMBERS)},
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
@@ -154,77 +167,6 @@ class GenerationConfig:
             "commit_last": False,
             **{name: value for name, value in given.items() if value is not None},
         }
-
-
-@dataclass(frozen=True)
-class Counters:
-    """What a generation cost. Forwards and rows leave the prompt's prefill out."""
-
-    prompt_tokens: int
-    tokens: int  # generated, the stop token included
-    blocks: int
-    denoise_steps: int  # previews
-    forward_passes: int  # previews and commits
-    rows: int  # positions computed in those forwards
-    tokens_per_forward: float  # tokens / forward_passes
-    experts_touched: int  # expert weights read, counted once a layer and forward
-    bytes_read: int  # weight bytes that the forwards went through
-    time_to_first_block: float  # seconds from the call to the first finished block
-    prefill_tps: float  # prompt tokens a second; 0 where a prompt takes no pass of its own
-    decode_tps: float  # generated tokens a second, prefill left out
-    peak_memory_bytes: int  # of the process so far, mapped weights included
-
-
-@dataclass(frozen=True)
-class GenerationResult:
-    """The text and token ids generated, why they ended, and the counters.
-
-    `token_ids` hold neither the stop token nor anything after it; with a stop string they
-    reach up to the token that completed it, while `text` ends in front of it.
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    finish_reason: str  # "stop" | "length" | "cancelled"
-    counters: Counters
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**asdict(self), "token_ids": list(self.token_ids)}
-
-
-@dataclass(frozen=True)
-class TextEvent:
-    """Text that is final: the texts of all such events concatenated are the result's text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class DraftEvent:
-    """The block as one denoising step leaves it. It may still change; ignore it freely.
-
-    `states` says for each position "masked" (nothing drafted yet), "drafted" (a guess, not
-    accepted) or "accepted"; `pieces` is each position's own text, "" for special tokens. Blocks
-    that start as random ids draw them anew wherever a step accepts none: what it accepts, a
-    later one may give up again.
-    """
-
-    block: int
-    step: int  # 0: before the first preview
-    states: tuple[str, ...]
-    pieces: tuple[str, ...]
-    token_ids: tuple[int, ...]  # drafts where drafted, the mask token's id (or -1) where masked
-
-
-@dataclass(frozen=True)
-class DoneEvent:
-    """The last event of a stream."""
-
-    result: GenerationResult
-
-
-Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
 
 
 _NOT_WITH_FULL_ATTENTION = (
@@ -245,9 +187,11 @@ DENOISING = (
     "max_post_steps",
     "fixed_schedule",
     "sub_block",
+    "strategy",
+    "factor",
+    "entropy_bound",
     "t_min",
     "t_max",
-    "entropy_bound",
     "stability_threshold",
     "confidence_threshold",
     "coreset_size",
@@ -264,10 +208,12 @@ OF_MASKS = (
     "max_post_steps",
     "fixed_schedule",
     "sub_block",
+    "strategy",
+    "factor",
     "skip_rows",
     "refresh",
 )
-OF_RANDOM_IDS = ("t_min", "t_max", "entropy_bound", "stability_threshold", "confidence_threshold")
+OF_RANDOM_IDS = ("t_min", "t_max", "stability_threshold", "confidence_threshold")
 
 
 def starts_random(spec: Mapping[str, Any]) -> bool:
@@ -326,14 +272,16 @@ _INTEGERS = {
     "stability_threshold": (0, 10**9),
     "refresh": (0, 2**31 - 1),
 }
+_WORDS = {"mode": MODES, "strategy": STRATEGIES}
 _FLAGS = ("fixed_schedule", "skip_rows")
 _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
+    "factor": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "temperature": (lambda v: v >= 0, "a number from 0 up"),
     "t_min": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "t_max": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
-    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "confidence_threshold": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
@@ -360,9 +308,11 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise ArgumentError(f"{name}: {value!r}: the model's blocks start as {start}")
     if name == "stop":
         return _stop_strings(value)
-    if name == "mode":
-        if value not in MODES:
-            raise ArgumentError(f"mode: {value!r} is none of {', '.join(map(repr, MODES))}")
+    if name in _WORDS:
+        if value not in _WORDS[name]:
+            raise ArgumentError(
+                f"{name}: {value!r} is none of {', '.join(map(repr, _WORDS[name]))}"
+            )
         return value
     if name in FULL_NAMES:
         if value not in FULL_NAMES[name]:

@@ -16,13 +16,12 @@ from .errors import ArgumentError, ContextLengthError
 from .generation import (
     DEFAULT_MAX_NEW_TOKENS,
     NO_MASK,
-    Event,
     GenerationConfig,
     GenerationOptions,
-    GenerationResult,
     has_full_attention,
 )
 from .loader import PackedFolder, open_core, read_folder
+from .results import Event, GenerationResult
 from .text import TextCodec
 
 if TYPE_CHECKING:

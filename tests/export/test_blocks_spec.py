@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_blocks import FAMILIES, special_ids
 
-from clover_edge.errors import CheckpointError, UnsupportedModelError
+from clover_edge.errors import ArgumentError, CheckpointError, UnsupportedModelError
 from clover_edge.export import Checkpoint, export_checkpoint
 from clover_edge.export.families import read_model
 from clover_edge.generation import GenerationConfig
@@ -166,7 +166,27 @@ def test_decode_defaults(folder: Callable[..., Path]) -> None:
     assert "edit_threshold" not in plain
 
 
-@pytest.mark.parametrize("key", ["edit_threshold", "threshold", "max_post_steps", "sub_block"])
+def test_strategy(folder: Callable[..., Path]) -> None:
+    """Of the checkpoint, then of the caller."""
+    keys = {"strategy": "entropy_bounded", "entropy_bound": 0.5}
+    model = model_of(folder("sdar", "generation_config.json", **keys))
+    config = GenerationConfig.resolve("x", model.spec, model.generation)
+    core = config.core_options(10)
+    assert (core["strategy"], core["entropy_bound"], core["factor"]) == ("entropy_bounded", 0.5, 0)
+    asked = {"strategy": "low_confidence_dynamic", "factor": 1.0}
+    core = GenerationConfig.resolve("x", model.spec, model.generation, **asked).core_options(10)
+    assert (core["strategy"], core["factor"]) == ("low_confidence_dynamic", 1.0)
+    with pytest.raises(ArgumentError, match="strategy: 'random' is none of"):
+        GenerationConfig.resolve("x", model.spec, {}, strategy="random")
+
+
+def test_an_unknown_strategy(folder: Callable[..., Path]) -> None:
+    path = folder("sdar", "generation_config.json", strategy="random")
+    with pytest.raises(CheckpointError, match=r"generation_config\.json: strategy: 'random'"):
+        model_of(path)
+
+
+@pytest.mark.parametrize("key", ["edit_threshold", "threshold", "max_post_steps", "factor"])
 def test_defaults_out_of_their_domain(folder: Callable[..., Path], key: str) -> None:
     path = folder("llada2", "generation_config.json", **{key: -1})
     with pytest.raises(CheckpointError, match=rf"generation_config\.json: {key}: -1"):

@@ -180,7 +180,7 @@ def test_values_outside_their_domain(name: str, value: Any) -> None:
         GenerationConfig.resolve("x", FULL, {}, **{name: value})
 
 
-@pytest.mark.parametrize("name", ["cache", "factor", "eps", "confidence", "stop_penalty"])
+@pytest.mark.parametrize("name", ["cache", "eps", "confidence", "stop_penalty"])
 def test_options_of_full_attention_alone(name: str) -> None:
     with pytest.raises(ArgumentError, match=rf"^{name}: .* for models with full attention"):
         GenerationConfig.resolve("x", {**FULL, "mask": "block"}, {}, **{name: 1})

@@ -179,6 +179,34 @@ def test_temperature_and_penalties(
     np.testing.assert_allclose(total, want, rtol=3e-6)
 
 
+@pytest.mark.parametrize(("scheme", "group"), KINDS)
+def test_soft_cap(
+    isa: str, scheme: str, group: int, rng: np.random.Generator, random_matrix: Matrix
+) -> None:
+    """In front of penalties; the statistics are those of the capped logits."""
+    head = random_matrix(scheme, 600, 64, group)
+    x = 3 * rng.standard_normal((5, 64)).astype(np.float32)
+    logits = head.matmul(isa, x).astype(np.float64)
+    cap = float(np.abs(logits).mean())
+    want = cap * np.tanh(logits / cap)
+    want[:, 193] = want[:, 193] - 0.5
+    options = {"valid": 590, "banned": 17, "softcap": cap, "penalties": [(193, 0.5)]}
+    ids = np.setdiff1d(np.arange(590), [17])
+    found = head.head(isa, x, with_logits=True, **options)[3]
+    np.testing.assert_allclose(found[:, ids], want[:, ids], atol=1e-6 * cap)
+    check(head.head_stats(isa, x, **options), found, ids)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_soft_cap_hides_nothing(isa: str, bad: float, random_matrix: Matrix) -> None:
+    head = random_matrix("f32", 300, 32)
+    head.data[:] = 0.01
+    head.data[123] = bad
+    x = np.ones((2, 32), np.float32)
+    _, largest, _ = head.head_stats(isa, x, valid=300, softcap=30.0)
+    assert np.isnan(largest).all()
+
+
 def test_a_steep_temperature_leaves_the_best(isa: str, random_matrix: Matrix) -> None:
     head = random_matrix("f32", 400, 32)
     x = np.ones((1, 32), np.float32)

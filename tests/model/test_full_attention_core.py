@@ -291,10 +291,10 @@ def test_cancelled_blocks_leave_the_prompt(core: Open) -> None:
         ("llada", {"cache": "triple"}, ArgumentError, 'cache" "triple" is none of "none"'),
         ("llada", {"confidence": "none"}, ArgumentError, '"confidence" "none"'),
         ("llada", {"eps": 0.1}, ArgumentError, "eps needs steps"),
-        ("llada", {"eps": 0.1, "steps": 3, "factor": 1.0}, ArgumentError, "takes no factor"),
+        ("llada", {"eps": 0.1, "steps": 3, "factor": 1.0}, ArgumentError, "strategy and factor"),
         ("llada", {"eps": 2.0, "steps": 3}, ArgumentError, "eps 2"),
         ("llada", {"factor": -1.0}, ArgumentError, "factor -1"),
-        ("llada", {"factor": 1.0, "confidence": "margin"}, ArgumentError, "no other confidence"),
+        ("llada", {"factor": 1.0, "confidence": "margin"}, ArgumentError, "strategy and factor"),
         (
             "llada",
             {"confidence": "random", "confidence_temperature": 1.0},
@@ -316,7 +316,9 @@ def test_refused_options(
     assert state.position == 0
 
 
-@pytest.mark.parametrize("asked", [{"cache": "dual"}, {"factor": 1.0}, {"stop_penalty": 1.0}])
+@pytest.mark.parametrize(
+    "asked", [{"cache": "dual"}, {"confidence": "margin"}, {"stop_penalty": 1.0}]
+)
 def test_options_of_full_attention_alone(
     tiny_blocks: Open, pack: Open, open_core: Open, asked: dict[str, Any]
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import ArgumentError
-from ..generation import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
+from ..results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
 from .live import LiveText
 from .options import add_generation_options, add_runtime_options, generation_options
 
