@@ -71,6 +71,9 @@ void Decoder::check(const std::vector<int> &prompt) const {
         check_blocks(empty);
     if (mode_ != DecodeMode::diffusion && m_.spec.block_mask())
         throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
+    if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
+        throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
+                               "autoregressively");
     if (mode_ == DecodeMode::speculative)
         check_range("block_length of a draft", o_.block_length, 1, Model::kChunkRows);
     check_range("threshold", o_.policy.threshold, 0, kLarge);
