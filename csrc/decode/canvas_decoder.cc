@@ -7,8 +7,6 @@
 namespace clover {
 
 void Decoder::check_canvases() const {
-    if (mode_ == DecodeMode::speculative)
-        throw UnsupportedModel("mode \"speculative\" drafts at masks, and the model's blocks start as random ids");
     const RenoisePolicy &r = o_.renoise;
     constexpr double large = 1e9;
     check_range("t_min", r.t_min, 0, large);

@@ -67,13 +67,13 @@ void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
     const bool empty = prompt.empty() && state_.position == 0;
+    if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
+        throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
+                               "autoregressively");
     if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
     if (mode_ != DecodeMode::diffusion && m_.spec.block_mask())
         throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
-    if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
-        throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
-                               "autoregressively");
     if (mode_ == DecodeMode::speculative)
         check_range("block_length of a draft", o_.block_length, 1, Model::kChunkRows);
     check_range("threshold", o_.policy.threshold, 0, kLarge);
