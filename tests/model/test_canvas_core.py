@@ -285,8 +285,6 @@ def test_options_that_are_refused(core: Any, option: str, value: Any) -> None:
 
 def test_arguments_that_are_refused(core: Any) -> None:
     state = behind(core, 20)
-    with pytest.raises(UnsupportedModelError, match="speculative"):
-        core.generate(state, IDS[:5], {**OPTIONS, "mode": "speculative"})
     for soft in (np.zeros((15, 96)), np.zeros((16, 95)), np.zeros(96)):
         with pytest.raises(ArgumentError, match="soft"):
             core.preview(state, CANVAS, soft=soft)
