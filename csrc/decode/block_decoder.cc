@@ -32,6 +32,7 @@ std::vector<int> Decoder::new_block() {
         seen_[block[0]]++;
     }
     kept_.clear();
+    credit_.clear();
     computed_.clear();
     return block;
 }

@@ -14,9 +14,9 @@ void Decoder::check_canvases() const {
     check_range("entropy_bound", r.entropy_bound, 0, large);
     check_range("stability_threshold", r.stability_threshold, 0, large);
     check_range("confidence_threshold", r.confidence_threshold, 0, large);
-    if (o_.sub_block || o_.editing.on() || o_.fixed_schedule || o_.skip_rows || !o_.strategy.plain())
+    if (o_.sub_block || o_.editing.on() || o_.fixed_schedule || o_.skip_rows || !o_.strategy.plain() || o_.credit > 0)
         throw ArgumentError(
-            "sub_block, edit_threshold, fixed_schedule, skip_rows, strategy and factor are not supported "
+            "sub_block, edit_threshold, fixed_schedule, skip_rows, strategy, factor and credit are not supported "
             "of canvases of random ids");
 }
 

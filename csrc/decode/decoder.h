@@ -91,6 +91,7 @@ class Decoder {
     DecodeResult result_;
 
     // Of the block being denoised.
+    Credit credit_;
     Block kept_;
     std::vector<int> computed_;    // [open | block] tokens that its rows were last computed of; empty before the first
     std::vector<int> rows_;        // that the last preview computed

@@ -338,6 +338,7 @@ DecodeOptions options_from(const py::dict &dict) {
     if (f.optional("strategy", strategy))
         o.strategy.strategy = strategy_from(f, strategy);
     f.optional("factor", o.strategy.factor);
+    f.optional("credit", o.credit);
     f.optional("stability_threshold", o.renoise.stability_threshold);
     f.optional("confidence_threshold", o.renoise.confidence_threshold);
     f.optional("temperature", o.sampling.temperature);
