@@ -9,7 +9,7 @@ namespace clover {
 void Decoder::decode_blocks() {
     while (!done()) {
         std::vector<int> block = new_block();
-        denoise(block);
+        m_.spec.inserts() ? denoise_with_indel(block) : denoise(block);
         if (!done()) // else cancelled in the middle of the block
             close_block(std::move(block));
     }

@@ -62,6 +62,8 @@ void Decoder::check_blocks(bool empty) const {
     check_range("refresh", o_.refresh, 0, kLarge);
     if (m_.spec.uniform_noise())
         check_canvases();
+    if (m_.spec.inserts())
+        check_indel();
     if (empty && m_.spec.row_before_decides())
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }

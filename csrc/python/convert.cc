@@ -241,6 +241,8 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("expert_scales", s.expert_scales);
     f.optional("layer_scales", s.layer_scales);
     f.optional("logit_softcap", s.logit_softcap);
+    f.optional("delete_token_id", s.delete_token_id);
+    f.optional("split_token_id", s.split_token_id);
     f.optional("coreset_size", s.coreset_size);
     f.optional("history_q_scale", s.history_q_scale);
     f.optional("preview_value_beta", s.preview_value_beta);
