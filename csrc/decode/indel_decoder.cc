@@ -7,10 +7,10 @@
 namespace clover {
 
 void Decoder::check_indel() const {
-    if (o_.policy.steps || o_.fixed_schedule || o_.sub_block || o_.skip_rows || !o_.strategy.plain())
+    if (o_.policy.steps || o_.fixed_schedule || o_.sub_block || o_.skip_rows || !o_.strategy.plain() || o_.credit > 0)
         throw ArgumentError(
-            "steps, fixed_schedule, sub_block, skip_rows, strategy and factor are not supported of models "
-            "whose tokens insert and delete");
+            "steps, fixed_schedule, sub_block, skip_rows, strategy, factor and credit are not supported "
+            "of models whose tokens insert and delete");
     if (o_.sampling.temperature > 0 || o_.sampling.penalties())
         throw ArgumentError("temperature and penalties are not supported of models whose tokens insert and delete");
 }

@@ -82,6 +82,8 @@ SETTINGS = [
     ({"num_experts": 0, "top_k": 0}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (0,)),
     ({"mask": "block"}, {}, "balanced", ("diffusion",), 3, (0,)),
     ({"mask": "block"}, {"edit_threshold": 0.9}, "balanced", ("diffusion",), 1, (0,)),
+    ({"mask": "block", "delete_token_id": 7}, {}, "balanced", ("diffusion",), 1, (0,)),
+    ({"mask": "full"}, {}, "balanced", ("diffusion",), 1, (0,)),
     ({"noise": "uniform"}, {}, "balanced", ("diffusion",), 1, (0,)),
     ({"delta_preview": "causal"}, {}, "balanced", ("diffusion", "ar", "speculative"), 1, (0,)),
     ({"preview": False}, {}, "fast", ("ar",), 1, (0,)),
