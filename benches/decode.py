@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from decode_cases import Measured, agreement, ladder, measure, speedup
 from forward_cases import Bench, Ids
+from peers.codes import Missing, needs
 from synthetic import SHAPES
 
 from clover_edge import demo
@@ -167,7 +168,11 @@ def main() -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "decode.md").write_text(markdown(rows, title) + "\n", encoding="utf-8")
         (options.out / "decode.json").write_text(json.dumps({"title": title, "ways": rows}))
-        plot(rows, title, options.out / "decode.png")
+        try:
+            with needs("plot"):
+                plot(rows, title, options.out / "decode.png")
+        except Missing as reason:
+            print(f"without decode.png: {reason}", file=sys.stderr)
     return 0
 
 

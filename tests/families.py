@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from judges import Autoregressive, Blocks, Clover, FullAttention, Judge
+from judges import (
+    Autoregressive,
+    Blocks,
+    Canvases,
+    Clover,
+    FullAttention,
+    Hybrid,
+    Judge,
+    Nemotron,
+)
 
 from clover_edge import load
 from clover_edge.errors import CloverError
 from clover_edge.export import export_checkpoint
-from clover_edge.export.families import _MODEL_TYPES
+from clover_edge.export.families import _ARCHITECTURES, _MODEL_TYPES
 from clover_edge.generation import MODES, NO_MASK
 
 RECIPES = ("f32", "int8", "int4")
@@ -42,7 +51,7 @@ def _blocks(family: str, model_type: str, seed: int = 1, **options: Any) -> Fami
 
 
 FAMILIES: dict[str, Family] = {
-    "Clover": Family(Clover(), ("clover_moe",), ("diffusion", "ar")),
+    "Clover": Family(Clover(), ("clover_moe",), MODES),
     "Qwen3.5": _causal("autoregressive", "qwen3_5", "qwen3_5", "qwen3_5_text"),
     "Qwen3.5-MoE": _causal("autoregressive", "qwen3_5_moe", "qwen3_5_moe", "qwen3_5_moe_text"),
     "Qwen3-Next": _causal("autoregressive", "qwen3_next"),
@@ -53,8 +62,16 @@ FAMILIES: dict[str, Family] = {
     "A2D, Llama": _blocks("a2d_llama", "a2d-llama", threshold=0.6, absolute=False),
     "A2D, Qwen2": _blocks("a2d_qwen2", "a2d-qwen2", threshold=0.6, absolute=False),
     "A2D, Qwen3": _blocks("a2d", "a2d-qwen3", 2, threshold=1.0, absolute=False),
+    "A2D, Qwen3.5": Family(Hybrid("a2d_qwen3_5"), ("a2d-qwen3_5",), ("diffusion",)),
+    "A2D, Qwen3.5-MoE": Family(Hybrid("a2d_qwen3_5_moe"), ("a2d-qwen3_5_moe",), ("diffusion",)),
+    "Nemotron-Labs": Family(Nemotron("stretched"), ("nemotron_labs_diffusion",), MODES),
+    "DiffusionGemma": Family(Canvases("plain"), ("diffusion_gemma",), ("diffusion",)),
+    "Stable-DiffCoder": _blocks("diffcoder", "StableDiffcoderForCausalLM", 6, threshold=0.5),
     "Dream": Family(FullAttention("dream, threshold"), ("Dream",), ("diffusion",)),
     "LLaDA": Family(FullAttention("llada, threshold"), ("llada",), ("diffusion",)),
+    "LLaDA-MoE": Family(
+        FullAttention("llada_moe, threshold"), ("LLaDAMoEModelLM",), ("diffusion",)
+    ),
     "Llama": _causal("transformers", "llama"),
     "Qwen2": _causal("transformers", "qwen2", start=24),
     "Qwen3": _causal("transformers", "qwen3"),
@@ -62,7 +79,11 @@ FAMILIES: dict[str, Family] = {
     "Gemma 3": _causal("autoregressive", "gemma3", "gemma3", "gemma3_text"),
 }
 BY_TYPE = {kind: family for family in FAMILIES.values() for kind in family.model_types}
-REGISTERED = tuple(_MODEL_TYPES)
+# Model types, and classes that decide where the model type alone would not.
+REGISTERED = (
+    *_MODEL_TYPES,
+    *(name for name, read in _ARCHITECTURES.items() if read not in _MODEL_TYPES.values()),
+)
 
 
 def write(folder: Path, model_type: str) -> Judge:

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from golden_files import maker_of
 from tiny_blocks import make_blocks
+from tiny_canvas import make_canvas
 from tiny_clover import make_checkpoint
 from tiny_full_attention import make_full_attention
+from tiny_hybrid import make_hybrid
+from tiny_nemotron import make_nemotron
 from tiny_transformer import make_transformer
 
 Array = np.ndarray
@@ -140,6 +143,92 @@ class FullAttention(Judge):
         return Text(prompt, options, found.ids, found.margin)
 
 
+class Hybrid(Judge):
+    """Conversions of the hybrid trunk to block diffusion, as make_hybrid_blocks.py has them."""
+
+    def __init__(self, case: str) -> None:
+        self._maker, self._case = maker_of("hybrid_blocks"), case
+
+    def write(self, folder: Path, model_type: str) -> None:
+        make_hybrid(folder, self._maker.CASES[self._case][0], **self._maker.arguments(self._case))
+        _name(folder, model_type)
+
+    def _judge(self) -> Any:
+        self._tensors, self._config = self._maker.tensors_of(self._case)
+        return self._maker.transformers_judge(self._tensors, self._config, False)
+
+    def logits(self) -> tuple[Sequence[int], Array]:
+        ids = self._maker.token_ids()  # whole blocks, so that they count from either end
+        return ids, self._judge()(ids, 0)
+
+    def text(self, mode: str) -> Text:
+        from oracle.blocks import generate_blocks
+
+        judge, prompt = self._judge(), self._maker.token_ids()[: self._maker.PROMPT]
+        asked = self._maker.options_of(self._case, self._config)
+        found = generate_blocks(judge, prompt, asked)
+        options = {"max_new_tokens": asked.max_new_tokens, "threshold": asked.threshold}
+        return Text(prompt, options, found.ids, found.margin)
+
+
+class Nemotron(Judge):
+    """Ministral 3's layers, as make_nemotron.py has them; what is drafted and verified is the
+    autoregressive text."""
+
+    def __init__(self, case: str) -> None:
+        self._maker, self._case = maker_of("nemotron"), case
+
+    def write(self, folder: Path, model_type: str) -> None:
+        make_nemotron(folder, **self._maker.arguments(self._case))
+
+    def _judge(self) -> Any:
+        tensors, self._config = self._maker.tensors_of(self._case)
+        return self._maker.transformers_judge(tensors, self._config)
+
+    def logits(self) -> tuple[Sequence[int], Array]:
+        ids = self._maker.token_ids()
+        return ids, self._judge()(ids, len(ids))
+
+    def text(self, mode: str) -> Text:
+        from oracle.blocks import generate_blocks
+
+        judge, prompt = self._judge(), self._maker.token_ids()[: self._maker.PROMPT]
+        width = {} if mode == "diffusion" else {"width": 1}
+        asked = self._maker.options_of(self._case, self._config, **width)
+        found = generate_blocks(judge, prompt, asked)
+        options = {"max_new_tokens": asked.max_new_tokens}
+        if mode == "diffusion":
+            options["threshold"] = asked.threshold
+        return Text(prompt, options, found.ids, found.margin)
+
+
+class Canvases(Judge):
+    """DiffusionGemma, three canvases, as make_canvases.py has them."""
+
+    def __init__(self, case: str) -> None:
+        self._maker, self._case = maker_of("canvases"), case
+
+    def write(self, folder: Path, model_type: str) -> None:
+        make_canvas(folder, **self._maker.arguments(self._case))
+
+    def logits(self) -> tuple[Sequence[int], Array]:
+        ids = self._maker.token_ids()
+        return ids.tolist(), self._maker.Official(self._case).commit(ids)[0]
+
+    def text(self, mode: str) -> Text:
+        from oracle.canvas import generate_canvases
+
+        _, config = self._maker.weights(self._case)
+        asked = self._maker.options_of(self._case, config)
+        prompt = self._maker.token_ids()[: self._maker.PROMPT].tolist()
+        found = generate_canvases(self._maker.Official(self._case), prompt, asked)
+        names = ("seed", "steps", "t_min", "t_max", "entropy_bound")
+        names += ("stability_threshold", "confidence_threshold")
+        options = {name: getattr(asked, name) for name in names}
+        options["max_new_tokens"] = asked.canvases * asked.width
+        return Text(prompt, options, found.ids, found.margin)
+
+
 class Clover(Judge):
     """Commits are Qwen3.5-MoE's, as make_qwen35_moe.py has them; previews have no official
     implementation, so the float64 oracle decodes."""
@@ -161,7 +250,8 @@ class Clover(Judge):
 
         model = Oracle(*self._maker.weights())
         prompt = self._maker.token_ids()[:19].tolist()
-        options = {"max_new_tokens": 24, "block_length": 8, "threshold": 0.5, "mode": mode}
+        options = {"max_new_tokens": 24, "block_length": 8, "threshold": 0.5}
+        options["mode"] = "ar" if mode == "speculative" else mode  # of one text
         asked = Options(valid_vocab=model.config.mask_token_id + 1, **options)
         found, _ = generate(model, model.start(), prompt, asked)
         return Text(prompt, options, found.ids, found.margin)
@@ -170,4 +260,6 @@ class Clover(Judge):
 def _name(folder: Path, model_type: str) -> None:
     """The text model's own type, where the maker writes that of the release."""
     path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "model_type": model_type}))
+    config = json.loads(path.read_text())
+    if model_type not in config["architectures"]:  # else a class that decides alone
+        path.write_text(json.dumps({**config, "model_type": model_type}))

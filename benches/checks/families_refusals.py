@@ -39,9 +39,15 @@ def _unknown_router(folder: Path, config: Config) -> tuple[str, ...]:
 
 
 def _unknown_rope(folder: Path, config: Config) -> tuple[str, ...]:
-    scaling = {"rope_scaling": {"rope_type": UNKNOWN, "factor": 2.0}}
+    unknown = {"rope_type": UNKNOWN, "factor": 2.0}
+    text = config.get("text_config", config)
+    if "full_attention" in text.get("rope_parameters", ()):  # a rotation for each kind of layer
+        kinds = {**text["rope_parameters"], "full_attention": unknown}
+        scaling: Config = {"rope_parameters": kinds}
+    else:
+        scaling = {"rope_scaling": unknown}
     if "text_config" in config:
-        scaling = {"text_config": {**config["text_config"], **scaling}}
+        scaling = {"text_config": {**text, **scaling}}
     _save(folder, {**config, **scaling})
     return ("rope_type", UNKNOWN, "default", "linear", "yarn")
 

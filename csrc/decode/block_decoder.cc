@@ -9,7 +9,7 @@ namespace clover {
 void Decoder::decode_blocks() {
     while (!done()) {
         std::vector<int> block = new_block();
-        denoise(block);
+        m_.spec.inserts() ? denoise_with_indel(block) : denoise(block);
         if (!done()) // else cancelled in the middle of the block
             close_block(std::move(block));
     }
@@ -32,6 +32,7 @@ std::vector<int> Decoder::new_block() {
         seen_[block[0]]++;
     }
     kept_.clear();
+    credit_.clear();
     computed_.clear();
     return block;
 }

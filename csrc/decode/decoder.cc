@@ -26,7 +26,7 @@ void check_range(const char *name, double value, double low, double high) {
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
     : m_(model), state_(state), o_(options),
       mode_(options.mode.value_or(model.spec.preview ? DecodeMode::diffusion : DecodeMode::autoregressive)),
-      listener_(listener), tick_(tick) {
+      listener_(listener), tick_(tick), credit_(options.credit) {
     if (o_.block_length == 0)
         o_.block_length = m_.spec.block_size;
     if (o_.coreset < 0)
@@ -46,6 +46,9 @@ void Decoder::check_blocks(bool empty) const {
     check_range("sub_block", o_.sub_block, 0, o_.block_length);
     if (o_.sub_block && (o_.policy.steps || o_.editing.on()))
         throw ArgumentError("sub_block is not supported together with steps or edit_threshold");
+    check_range("credit", o_.credit, 0, kLarge);
+    if (o_.credit > 0 && (o_.sampling.temperature > 0 || o_.editing.on() || o_.strategy.needs_entropy()))
+        throw ArgumentError("credit is not supported together with temperature, edit_threshold or entropy_bounded");
     check_range("factor", o_.strategy.factor, 0, kLarge);
     check_range("entropy_bound", o_.strategy.entropy_bound, 0, kLarge);
     if (o_.strategy.factor > 0 && o_.strategy.strategy != Strategy::low_confidence_dynamic)
@@ -59,6 +62,8 @@ void Decoder::check_blocks(bool empty) const {
     check_range("refresh", o_.refresh, 0, kLarge);
     if (m_.spec.uniform_noise())
         check_canvases();
+    if (m_.spec.inserts())
+        check_indel();
     if (empty && m_.spec.row_before_decides())
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }
@@ -67,6 +72,9 @@ void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
     const bool empty = prompt.empty() && state_.position == 0;
+    if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
+        throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
+                               "autoregressively");
     if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
     check_unmasking();
@@ -145,6 +153,8 @@ std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int>
                                      const std::vector<int64_t> &positions, int step, std::vector<double> *entropy) {
     std::vector<HeadRule::Penalty> penalties;
     HeadPass head = head_pass(m_, hidden, rows, head_rule(o_.sampling, seen_, penalties));
+    if (credit_.on() && mode_ == DecodeMode::diffusion)
+        return credit_.pick(head, positions);
     std::vector<double> u;
     for (int64_t position : positions)
         u.push_back(uniform(o_.sampling.seed, position, step));

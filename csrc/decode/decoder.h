@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "decode/generate.h"
+#include "decode/indel.h"
 
 namespace clover {
 
@@ -28,6 +29,7 @@ class Decoder {
     void check(const std::vector<int> &prompt) const;
     void check_blocks(bool empty) const;
     void check_canvases() const;
+    void check_indel() const;
     void reserve(int64_t prompt_tokens);
     void prefill(const std::vector<int> &prompt);
 
@@ -45,6 +47,10 @@ class Decoder {
                              const std::vector<double> &entropy, int step) const;
     bool settled(const std::vector<int> &block) const;
     bool masked(int id) const { return id == m_.spec.mask_token_id; }
+
+    // indel_decoder.cc
+    void denoise_with_indel(std::vector<int> &block);
+    std::vector<IndelBlock::Best> best_at(const std::vector<int> &positions, std::vector<int> banned);
 
     // canvas_decoder.cc
     void decode_canvases();
@@ -99,6 +105,7 @@ class Decoder {
     DecodeResult result_;
 
     // Of the block being denoised.
+    Credit credit_;
     Block kept_;
     std::vector<int> computed_;    // [open | block] tokens that its rows were last computed of; empty before the first
     std::vector<int> rows_;        // that the last preview computed

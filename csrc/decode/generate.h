@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "decode/credit.h"
 #include "decode/editing.h"
 #include "decode/policy.h"
 #include "decode/renoise.h"
@@ -27,6 +28,7 @@ struct DecodeOptions {
     int block_length = 0; // 0: the width the model was trained with; under a full mask any, cut to the answer's
     ThresholdPolicy policy;
     StrategyPolicy strategy; // with that threshold and schedule
+    double credit = 0;       // weight of it, see credit.h; 0: none
     EditPolicy editing;
     RenoisePolicy renoise;       // of models whose blocks start as random ids; theirs is the temperature, too
     bool fixed_schedule = false; // steps share out the whole block, or else what is masked

@@ -101,9 +101,9 @@ void HeadPass::visit(const std::vector<Visit> &visits, const Look &look) {
     });
 }
 
-HeadPass head_pass(Model &m, const float *hidden, const std::vector<int> &rows, HeadRule rule) {
+HeadPass head_pass(Model &m, const float *hidden, const std::vector<int> &rows, HeadRule rule, bool mask_too) {
     rule.valid = m.spec.valid_vocab;
-    rule.banned = m.spec.mask_token_id;
+    rule.banned = mask_too ? -1 : m.spec.mask_token_id;
     rule.softcap = m.spec.logit_softcap;
     const Product product = normalise(m, hidden, rows);
     return HeadPass(m.kernels, m.pool, product, rule, m.scratch.head_parts.data(), m.scratch.head_work.data());

@@ -51,7 +51,7 @@ class HeadPass {
 };
 
 // The pass over a model's head; lives in its scratch until the next pass of the model. `rule`: `valid` and `banned` are
-// filled in.
-HeadPass head_pass(Model &, const float *hidden, const std::vector<int> &rows, HeadRule rule);
+// filled in; `mask_too`: the mask id is none that is banned.
+HeadPass head_pass(Model &, const float *hidden, const std::vector<int> &rows, HeadRule rule, bool mask_too = false);
 
 } // namespace clover

@@ -136,6 +136,18 @@ void check_experts(const Spec &s) {
     check_router(s);
 }
 
+void check_commands(const Spec &s) {
+    if (s.delete_token_id == -1 && s.split_token_id == -1)
+        return;
+    in_range("delete_token_id", s.delete_token_id, 0, s.valid_vocab - 1);
+    in_range("split_token_id", s.split_token_id, 0, s.valid_vocab - 1);
+    if (s.delete_token_id == s.split_token_id || s.delete_token_id == s.mask_token_id ||
+        s.split_token_id == s.mask_token_id)
+        fail("split_token_id", "of delete, split and mask token two are the same");
+    if (!s.block_mask() || s.logit_shift)
+        throw UnsupportedModel("spec: delete_token_id is not supported without mask \"block\", or with logit_shift");
+}
+
 void check_preview(const Spec &s) {
     if (s.noise != "mask" && !s.uniform_noise())
         throw UnsupportedModel("spec: noise \"" + s.noise + "\" is not supported (mask and uniform are)");
@@ -144,6 +156,7 @@ void check_preview(const Spec &s) {
     else if (s.preview || s.mask_token_id != -1)
         in_range("mask_token_id", s.mask_token_id, 0, s.vocab_size - 1);
     in_range("block_size", s.block_size, s.preview ? 1 : 0, 1024);
+    check_commands(s);
     in_range("self_conditioning_intermediate", s.self_conditioning_intermediate, 0, s.preview ? kMaxDim : 0);
 }
 

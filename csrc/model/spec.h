@@ -89,7 +89,10 @@ struct Spec {
     int64_t max_positions = 0;
     bool preview = true;    // false: the model is autoregressive, and has no tensors for previews
     int mask_token_id = -1; // never emitted; -1 (no preview): there is none
-    int block_size = 0;     // width of a block as trained
+    // Tokens that are commands while a block is denoised: take this position out, put a mask in front of what was here.
+    // -1: there are none.
+    int delete_token_id = -1, split_token_id = -1;
+    int block_size = 0; // width of a block as trained
     // What a new block holds. mask: the mask token. uniform: real ids drawn at random; there is no mask token then.
     std::string noise = "mask";
     // A preview also reads what the one before it made of every position: the mean embedding under its probabilities,
@@ -121,6 +124,7 @@ struct Spec {
     int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
     int window(int layer) const { return windows.empty() ? 0 : windows[size_t(layer)]; }
+    bool inserts() const { return delete_token_id >= 0; }
     bool causal_delta() const { return delta_preview == "causal"; }
     // Keys are rotated by tables of the layers with a window, where these have their own.
     bool local_rope(int layer) const { return rope_local_theta != 0 && window(layer) != 0; }

@@ -119,6 +119,8 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("expert_scales", s.expert_scales);
     f.optional("layer_scales", s.layer_scales);
     f.optional("logit_softcap", s.logit_softcap);
+    f.optional("delete_token_id", s.delete_token_id);
+    f.optional("split_token_id", s.split_token_id);
     f.optional("coreset_size", s.coreset_size);
     f.optional("history_q_scale", s.history_q_scale);
     f.optional("preview_value_beta", s.preview_value_beta);
@@ -243,6 +245,7 @@ DecodeOptions options_from(const py::dict &dict) {
     if (f.optional("strategy", strategy))
         o.strategy.strategy = strategy_from(f, strategy);
     f.optional("factor", o.strategy.factor);
+    f.optional("credit", o.credit);
     f.optional("stability_threshold", o.renoise.stability_threshold);
     f.optional("confidence_threshold", o.renoise.confidence_threshold);
     f.optional("temperature", o.sampling.temperature);

@@ -293,7 +293,7 @@ constexpr const char *kGenerateDoc =
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
     "confidence,\n"
     "confidence_temperature, stop_penalty, t_min, t_max, "
-    "strategy, factor, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
+    "strategy, factor, credit, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. Returns ids, finish_reason, stop_id and counters.";

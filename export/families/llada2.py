@@ -1,16 +1,17 @@
-"""LLaDA2.0 and 2.1 (``llada2_moe``): block diffusion on sparse experts behind a sigmoid router.
+"""LLaDA2.0, 2.1 and 2.2 (``llada2_moe``): block diffusion on sparse experts behind a sigmoid router.
 
 Attention with fused projections, norms on the heads of q and k and a partial rotation; the first
 layers dense; experts chosen within groups, with a bias that does not weigh them. Blocks of 32 count
 from position 0. From 2.1 on decoding edits: a generation configuration with ``edit_threshold``
-asks for it.
+asks for it. 2.2, told by its tokens to delete and to split, inserts and deletes, too, and the rows
+of a preview share a pool of 48 experts.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ...errors import UnsupportedModelError
 from ...quant.recipes import DENSE
 from ..checkpoint import Checkpoint
 from ..fields import Fields
@@ -30,12 +31,14 @@ _BLOCKS = BlockFamily(
     stop_tokens=("<|endoftext|>", "<|role_end|>"),
     decode={"threshold": 0.95, "fixed_schedule": True, "max_post_steps": 16},
 )
+_INDEL = replace(_BLOCKS, decode={"threshold": 0.5, "edit_threshold": 0.0, "max_post_steps": 16})
+_POOL = 48  # experts of a preview
 
 
 def read(checkpoint: Checkpoint) -> Model:
     """Spec, decode defaults and tensor table of a LLaDA2 checkpoint; no weight is read.
 
-    Raises UnsupportedModelError for a router, bias or decoding that is not served, CheckpointError
+    Raises UnsupportedModelError for a router or bias that is not served, CheckpointError
     for a key or tensor that is missing or of another shape.
     """
     config = Fields(checkpoint.config_path, checkpoint.config)
@@ -44,7 +47,9 @@ def read(checkpoint: Checkpoint) -> Model:
     warnings: list[str] = []
     spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
     spec |= block_fields(checkpoint, config, spec, _BLOCKS)
-    generation = generation_defaults(checkpoint, config, spec, warnings, _BLOCKS)
+    spec |= _commands(config, spec)
+    family = _INDEL if "delete_token_id" in spec else _BLOCKS
+    generation = generation_defaults(checkpoint, config, spec, warnings, family)
     table = _map_tensors(checkpoint, spec)
     return Model(_FAMILY, spec, generation, table.tensors, warnings=warnings + table.warnings)
 
@@ -57,12 +62,22 @@ def _refuse_unserved(config: Fields) -> None:
     config.only("use_qk_norm", True)
     config.only("use_rmsnorm", True)
     config.only("use_sliding_window", False)
-    for key in ("delete_token_id", "split_token_id"):  # LLaDA2.2
-        if config.get(key) is not None:
-            raise UnsupportedModelError(
-                f"{config.path}: {key}: {config.get(key)!r}: decoding that inserts and deletes "
-                "tokens is not supported (LLaDA2.0 and 2.1 are)"
-            )
+
+
+def _commands(config: Fields, spec: dict[str, Any]) -> dict[str, Any]:
+    """Of 2.2: the tokens that delete and split, and the pool of experts; of others nothing."""
+    keys = ("delete_token_id", "split_token_id")
+    if all(config.get(key) is None for key in keys):
+        return {}
+    last = spec["valid_vocab"] - 1
+    fields: dict[str, Any] = {key: config.integer(key, low=0, high=last) for key in keys}
+    if len({*fields.values(), spec["mask_token_id"]}) < 3:
+        raise config.refuse("split_token_id", "of delete, split and mask token two are the same")
+    if "num_experts" in spec:
+        low, high = spec["top_k"], spec["num_experts"]
+        pool = config.integer("coreset_size", max(low, min(_POOL, high)), low=low, high=high)
+        fields["coreset_size"] = pool
+    return fields
 
 
 def _spec(config: Fields) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class GenerationOptions(TypedDict, total=False):
     sub_block: int | None
     strategy: str | None
     factor: float | None
+    credit: float | None
     entropy_bound: float | None
     cache: str | None
     eps: float | None
@@ -81,6 +82,7 @@ class GenerationConfig:
     # "entropy_bounded", see entropy_bound.
     strategy: str = "low_confidence_dynamic"
     factor: float = 0.0  # not by threshold: the n likeliest, the n-th at least 1 - factor / (n + 1)
+    credit: float = 0.0  # weight of what tokens earned that led in earlier steps; 0: none
     # Accept positions while the nats of entropy of those surer sum to at most it; None: the core's
     entropy_bound: float | None = None
     # With full attention. What a block's steps share: "none" (exact), keys and values of what is in
@@ -153,6 +155,7 @@ class GenerationConfig:
             "sub_block": self.sub_block,
             "strategy": self.strategy,
             "factor": self.factor,
+            "credit": self.credit,
             **{name: getattr(self, name) for name in (*FULL_NAMES, *FULL_NUMBERS)},
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
@@ -176,6 +179,7 @@ _NOT_WITH_FULL_ATTENTION = (
     "coreset_size",
     "skip_rows",
     "refresh",
+    "credit",
 )
 DENOISING = (
     *FULL_NAMES,
@@ -189,6 +193,7 @@ DENOISING = (
     "sub_block",
     "strategy",
     "factor",
+    "credit",
     "entropy_bound",
     "t_min",
     "t_max",
@@ -210,6 +215,7 @@ OF_MASKS = (
     "sub_block",
     "strategy",
     "factor",
+    "credit",
     "skip_rows",
     "refresh",
 )
@@ -278,6 +284,7 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "factor": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "credit": (lambda v: 0 <= v <= 100, "a number from 0 to 100"),
     "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "temperature": (lambda v: v >= 0, "a number from 0 up"),
     "t_min": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),

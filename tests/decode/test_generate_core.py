@@ -325,6 +325,11 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"coreset": 1}, "coreset 1"),
     ({"coreset": -1}, "coreset"),
     ({"commit_last": 1}, "commit_last"),
+    ({"credit": -1}, "credit"),
+    ({"credit": 0.7, "temperature": 1.0}, "credit is not supported together with temperature"),
+    ({"skip_rows": 1}, "skip_rows"),
+    ({"skip_rows": True, "edit_threshold": 0.9}, "skip_rows is not supported together"),
+    ({"refresh": -1}, "refresh"),
     ({"blocklength": 3}, "blocklength"),
 ]
 

@@ -106,7 +106,6 @@ def test_llada2_shared_experts_count_as_one(folder: Callable[..., Path]) -> None
         ),
         ("llada2", {"use_qkv_bias": True}, UnsupportedModelError, "use_qkv_bias"),
         ("llada2", {"use_qk_norm": False}, UnsupportedModelError, "use_qk_norm"),
-        ("llada2", {"delete_token_id": 3}, UnsupportedModelError, "delete_token_id: 3"),
         ("llada2", {"rope_scaling": {"type": "ntk"}}, UnsupportedModelError, "rope_type 'ntk'"),
         ("llada2", {"n_group": 5}, CheckpointError, "n_group: 16 experts"),
         ("llada2", {"n_group": 16}, CheckpointError, "n_group: 16 experts"),

@@ -29,6 +29,9 @@ CASES: dict[str, dict[str, Any]] = {
     "width 17": {"block_length": 17},
     "step limit": {"threshold": 0.6, "steps": 4},
     "last block not committed": {"threshold": 0.5, "commit_last": False},
+    "credit": {"threshold": 0.55, "credit": 0.7},
+    "much credit": {"threshold": 0.9, "credit": 3.0, "block_length": 16},
+    "credit and penalties": {"threshold": 0.5, "credit": 1.5, "presence_penalty": 0.5},
     "presence": {"presence_penalty": 1.5, "threshold": 0.5},
     "frequency": {"frequency_penalty": 0.7, "threshold": 0.5},
     "repetition": {"repetition_penalty": 1.4, "threshold": 0.5},
@@ -192,6 +195,12 @@ def test_skipped_rows(
         whole = (decoded.previews + decoded.commits) * width
         assert counters["rows"] == decoded.rows + 64 < whole
         check_fused(core, options, result, events, state)
+
+
+def test_credit_changes_the_text(model: Clover) -> None:
+    plain, credited = (want(model, threshold=0.9, block_length=16, credit=c)[1] for c in (0.0, 3.0))
+    assert credited.ids != plain.ids
+    assert credited.previews < plain.previews
 
 
 def test_coreset_of_a_generation(

@@ -29,6 +29,7 @@ class Options:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     commit_last: bool = True
+    credit: float = 0.0  # logits grow by it times ln(1 + credit) (dInfer)
     skip_rows: bool = False  # rows whose token the preview before has seen in its place
     refresh: int = 0  # every so many previews of a block none is skipped; 0: never
 
@@ -81,6 +82,7 @@ def _denoise(
     mask = model.config.mask_token_id
     block = np.full(options.block_length, mask)
     step, memory, before = 0, BlockMemory(), block * 0 - 1
+    credit = np.zeros((len(block), model.config.vocab_size))
     while not _settled(block, mask, options.max_new_tokens - len(response), options.stop_ids):
         skips = options.skip_rows and not (options.refresh and step % options.refresh == 0)
         skipped = np.flatnonzero(skips & (block == before) & (block != mask))
@@ -95,8 +97,13 @@ def _denoise(
             np.zeros(len(block), dtype=int),
             block * 0.0,
         )
+        credit *= 0.8
         for row in np.flatnonzero(hidden):
-            p = softmax(_real_logits(model, logits[row], seen, options))
+            real = _real_logits(model, logits[row], seen, options)
+            p = softmax(real)
+            if options.credit:
+                credit[row, p.argmax()] += p.max() ** 0.2
+                p = softmax(real + options.credit * np.log1p(credit[row]))
             token[row] = p.argmax()
             second, probability[row] = np.sort(p)[-2:]
             lead[row] = probability[row] - second

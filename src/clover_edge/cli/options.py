@@ -16,6 +16,7 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-post-steps", int, "steps of a block that is edited behind its last mask"),
     ("sub-block", int, "positions of a block finished before those behind them; 0: all at once"),
     ("factor", float, "accept the n likeliest, the n-th being at least 1 - F / (n + 1); 0: off"),
+    ("credit", float, "believe tokens more that led in earlier steps, by this weight; 0: do not"),
     (
         "entropy-bound",
         float,

@@ -97,8 +97,9 @@ class Settings:
         own, causal = spec["block_size"], spec.get("mask", "causal") == "causal"
         widths = (*(w for w in _WIDTHS if w < own and causal), own)
         noise = spec.get("noise", "mask") != "mask"
-        free_rows = not noise and spec.get("delta_preview", "operator") == "operator"
-        free_rows = free_rows and "edit_threshold" not in generation
+        free_rows = not noise and spec.get("mask", "causal") != "full"
+        free_rows &= spec.get("delta_preview", "operator") == "operator"
+        free_rows &= "edit_threshold" not in generation and "delete_token_id" not in spec
         skips: tuple[tuple[bool, int], ...] = ((False, 0),)
         if quality != "exact" and free_rows:
             skips = ((False, 0), (True, 0), (True, _REFRESH))
