@@ -4,6 +4,7 @@
     python benches/must_hold.py foundation --only kl --limit 100     # a quick look
     python benches/must_hold.py kernels --models DIR                 # keeps synthetic models there
     python benches/must_hold.py quantisation --models DIR            # wheels of real models, there
+    python benches/must_hold.py families --models DIR                # likewise
 
 Exit code 1 if a row falls short, else 3 if one had to be skipped, else 0. The checks stand in
 benches/checks/, a module for each set of rows; every figure is measured by this run.
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from checks.row import Context, Row, Skipped
 
-SETS = ("foundation", "kernels", "quantisation")
+SETS = ("foundation", "kernels", "quantisation", "families", "decode")
 
 
 def rows(context: Context, name: str, only: str | None) -> Iterable[Row]:

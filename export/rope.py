@@ -56,6 +56,18 @@ def rope_fields(
     }
 
 
+def query_scale_fields(config: Fields) -> dict[str, Any]:
+    """``query_scale_beta`` and ``query_scale_positions``, where rotary keys ask for Llama 4's
+    scaling of queries; else nothing. Raises CheckpointError for a key outside its domain."""
+    rope = config.section("rope_parameters")
+    keys = Fields(config.path, {**config.section("rope_scaling").values, **rope.values})
+    beta = keys.number("llama_4_scaling_beta", 0.0, high=1e3)
+    if beta == 0:
+        return {}
+    positions = keys.integer("original_max_position_embeddings")
+    return {"query_scale_beta": beta, "query_scale_positions": positions}
+
+
 def _kind(path: Any, *sections: Fields) -> str:
     named = [section.get(key) for section in sections for key in ("rope_type", "type")]
     kinds = [kind for kind in named if kind is not None]
@@ -141,5 +153,20 @@ def _yarn_attention(keys: Fields, factor: float) -> float:
     return strength(1.0)
 
 
+def _factors(keys: Fields, plain: list[float], base: float) -> tuple[list[float], float]:
+    """A divisor for every pair: how a GGUF file states llama3's."""
+    factors = keys.required("factors")
+    good = isinstance(factors, list) and len(factors) == len(plain)
+    if not good or not all(type(f) is float and 1e-3 <= f <= 1e6 for f in factors):
+        reason = f"is not a list of {len(plain)} numbers from 0.001 to 1000000"
+        raise keys.refuse("factors", reason)
+    return [f / factor for f, factor in zip(plain, factors, strict=True)], 1.0
+
+
 _Stretch = Callable[[Fields, list[float], float], tuple[list[float], float]]
-_STRETCHED: dict[str, _Stretch] = {"linear": _linear, "llama3": _llama3, "yarn": _yarn}
+_STRETCHED: dict[str, _Stretch] = {
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "factors": _factors,
+}

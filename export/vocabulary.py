@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import CheckpointError
+from ..generation import STRATEGIES
 from .checkpoint import Checkpoint
 from .fields import Fields
 
@@ -115,7 +116,7 @@ def _denoising_defaults(
         return {}
     width = spec["block_size"]
     low = width if spec["mask"] == "block" else 1
-    found = {
+    found: dict[str, Any] = {
         "threshold": fields.number("threshold", family.get("threshold", 0.9), high=1.0),
         "block_length": fields.integer("block_length", width, low=low, high=width),
     }
@@ -126,6 +127,15 @@ def _denoising_defaults(
         found["edit_threshold"] = fields.number(
             "edit_threshold", family.get("edit_threshold"), high=1.0
         )
+    strategy = fields.get("strategy", family.get("strategy"))
+    if strategy is not None:
+        if strategy not in STRATEGIES:
+            reason = f"{strategy!r} is none of {', '.join(STRATEGIES)}"
+            raise fields.refuse("strategy", reason)
+        found["strategy"] = strategy
+    for name in ("factor", "entropy_bound"):
+        if fields.get(name, family.get(name)) is not None:
+            found[name] = fields.number(name, family.get(name), high=1e6)
     if family.get("fixed_schedule"):
         found["fixed_schedule"] = True
     return found

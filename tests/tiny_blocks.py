@@ -1,6 +1,7 @@
 """Maker of tiny seeded checkpoints of the block-diffusion families under a block mask.
 
-Real layouts: SDAR and A2D are Qwen3's, Fast-dLLM v2 is Qwen2's, LLaDA2 has names of its own.
+Real layouts: SDAR is Qwen3's, Fast-dLLM v2 Qwen2's, Stable-DiffCoder Llama's, A2D any of the three;
+LLaDA2 has names of its own.
 """
 
 from __future__ import annotations
@@ -36,6 +37,16 @@ FAMILIES = {
         16,
     ),
     "a2d": ("a2d-qwen3", "A2DQwen3LMHeadModel", "qwen3", "<|mask|>", "block_size", 8),
+    "a2d_llama": ("a2d-llama", "A2DLlamaLMHeadModel", "llama", "<|mask|>", "block_size", 8),
+    "a2d_qwen2": ("a2d-qwen2", "A2DQwen2LMHeadModel", "qwen2", "<|mask|>", "block_size", 8),
+    "diffcoder": (
+        "llama",
+        "StableDiffcoderForCausalLM",
+        "llama",
+        "<[MASK_TOKEN]>",
+        "block_size",
+        4,
+    ),
 }
 STOPS = ("<|endoftext|>", "<|im_end|>")
 
@@ -53,7 +64,7 @@ def blocks_config(family: str, **overrides: Any) -> dict[str, Any]:
     sizes = {name: overrides.pop(name) for name in ("hidden", "layers") if name in overrides}
     config = transformer_config(trunk, **sizes)
     config |= {"model_type": kind, "architectures": [architecture], key: width}
-    if family in ("llada2", "fast_dllm"):
+    if family in ("llada2", "fast_dllm", "a2d_llama", "a2d_qwen2", "diffcoder"):
         config["rope_theta"] = 100.0  # positions felt within a short text
     if family == "llada2":
         config |= {

@@ -186,6 +186,20 @@ def dense(tensors: Arrays, arch: str, heads: int, kv_heads: int) -> Arrays:
     return out
 
 
+def dense_keys(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of such a model, by its Hugging Face configuration."""
+    return {
+        "block_count": config["num_hidden_layers"],
+        "embedding_length": config["hidden_size"],
+        "feed_forward_length": config["intermediate_size"],
+        "context_length": config["max_position_embeddings"],
+        "attention.head_count": config["num_attention_heads"],
+        "attention.head_count_kv": config["num_key_value_heads"],
+        "attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
+        "rope.freq_base": config["rope_theta"],
+    }
+
+
 def write_gguf(
     path: Path,
     arch: str,

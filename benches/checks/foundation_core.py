@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from checks.row import ROOT, Context, Row, at_most
+from checks.row import ROOT, Context, Row, at_most, relative
 
 import clover_edge
 
@@ -44,13 +44,13 @@ def _errors(core: Any, oracle: Any, width: int) -> Iterator[tuple[str, float]]:
     prompt = rng.integers(0, 250, PROMPT).tolist()
     state = core.new_state(PROMPT + BLOCKS * width)
     wanted, past = oracle.commit(oracle.start(), prompt)
-    yield "commit", _relative(core.commit(state, prompt, logits="all"), wanted)
+    yield "commit", relative(core.commit(state, prompt, logits="all"), wanted)
     for _ in range(BLOCKS):
         ids = rng.integers(0, 250, width)
         noisy = np.where(rng.random(width) < 0.6, oracle.config.mask_token_id, ids).tolist()
-        yield "preview", _relative(core.preview(state, noisy), oracle.preview(past, noisy))
+        yield "preview", relative(core.preview(state, noisy), oracle.preview(past, noisy))
         wanted, past = oracle.commit(past, ids)
-        yield "commit", _relative(core.commit(state, ids.tolist(), logits="all"), wanted)
+        yield "commit", relative(core.commit(state, ids.tolist(), logits="all"), wanted)
 
 
 def commit_against_transformers(context: Context) -> Iterator[Row]:
@@ -64,7 +64,7 @@ def commit_against_transformers(context: Context) -> Iterator[Row]:
         ids = golden["ids"].tolist()
         logits = model.core.commit(model.core.new_state(len(ids)), ids, logits="all")
     made_with = str(golden["made_with"]).split(",")[0]
-    yield at_most(f"commit mode against {made_with}", _relative(logits, golden["logits"]), 1e-3)
+    yield at_most(f"commit mode against {made_with}", relative(logits, golden["logits"]), 1e-3)
 
 
 def export_memory(context: Context) -> Iterator[Row]:
@@ -93,7 +93,7 @@ def threads_and_splits(context: Context) -> Iterator[Row]:
     differ = sum(a != b for a, b in zip(*texts, strict=False)) + abs(len(texts[0]) - len(texts[1]))
     yield at_most("ids that differ between 1 and 2 threads", differ, 0, "{:.0f}")
     error = max(
-        _relative(other[name], states[0][name]) for other in states[1:] for name in states[0]
+        relative(other[name], states[0][name]) for other in states[1:] for name in states[0]
     )
     yield at_most("state: 9 rows at once, 9 times 1, 1 and 2 threads", error, 1e-6)
 
@@ -124,8 +124,3 @@ def import_of_the_package(context: Context) -> Iterator[Row]:
         return
     seconds = float(np.median([float(run.stdout) for run in runs]))
     yield at_most("import clover_edge (no side effect)", seconds, 0.5, "{:.3f}", " s")
-
-
-def _relative(found: Any, reference: Any) -> float:
-    found, reference = np.asarray(found, float), np.asarray(reference, float)
-    return float(np.abs(found - reference).max() / max(np.abs(reference).max(), 1e-30))

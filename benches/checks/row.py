@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from clover_edge import _core, demo, load
 from clover_edge.corpus import task_rows
 from clover_edge.evaluation import Evaluation, evaluate
@@ -59,6 +62,12 @@ def at_least(
     return Row(name, form.format(value) + unit, f">= {bound:g}{unit}", value >= bound, note)
 
 
+def relative(found: ArrayLike, reference: ArrayLike) -> float:
+    """max|difference| / max|reference|."""
+    found, reference = np.asarray(found, float), np.asarray(reference, float)
+    return float(np.abs(found - reference).max() / max(np.abs(reference).max(), 1e-30))
+
+
 @dataclass
 class Context:
     """One run of the script: where it may write, what it was told, what it has computed."""
@@ -104,9 +113,13 @@ class Context:
 
     def score(self, recipe: str, held_out: str, **options: Any) -> Score:
         """The demo model on a held-out set (or its first `--limit` rows), each combination once."""
-        key = f"{recipe} {held_out} {sorted(options.items())}"
+        return self.score_first(recipe, held_out, self.limit, **options)
+
+    def score_first(self, recipe: str, held_out: str, size: int | None, **options: Any) -> Score:
+        """The same on its first `size` rows."""
+        key = f"{recipe} {held_out} {size} {sorted(options.items())}"
         if key not in self._scores:
-            rows = task_rows(held_out)[: self.limit]
+            rows = task_rows(held_out)[:size]
             path = self.demo_model(recipe)
             with ExitStack() as stack:
                 at_a_time = min(_core.default_threads(), len(rows))

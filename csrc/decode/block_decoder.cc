@@ -15,18 +15,19 @@ void Decoder::decode_blocks() {
     }
 }
 
-// Whether a block's commit waits for the next one's first pass. With shifted logits the commit decides the next
-// block's first token.
+// Whether a block's commit waits for the next one's first pass. Where the commit decides the
+// next block's first token, it cannot.
 bool Decoder::fuses() const {
-    return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.logit_shift && !m_.spec.uniform_noise();
+    return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.row_before_decides() &&
+           !m_.spec.uniform_noise();
 }
 
-// Masks up to the end of the block that the state has open, or of the next one. With shifted logits the row before
-// it has decided its first token.
+// Masks up to the end of the block that the state has open, or of the next one. The row before it may have
+// decided its first token.
 std::vector<int> Decoder::new_block() {
     const size_t open = uncommitted_.empty() ? state_.open.size() : 0;
     std::vector<int> block(size_t(o_.block_length) - open, m_.spec.mask_token_id);
-    if (m_.spec.logit_shift && open == 0) {
+    if (m_.spec.row_before_decides() && open == 0) {
         block[0] = next_token().id;
         seen_[block[0]]++;
     }
@@ -70,12 +71,13 @@ std::vector<int> Decoder::candidates(const std::vector<int> &block) const {
 }
 
 // Which of the picks take the place of the tokens.
-std::vector<char> Decoder::accept(const std::vector<int> &tokens, const std::vector<Pick> &picks, int step) const {
+std::vector<char> Decoder::accept(const std::vector<int> &tokens, const std::vector<Pick> &picks,
+                                  const std::vector<double> &entropy, int step) const {
     std::vector<float> probability; // at masks
     for (size_t i = 0; i < picks.size(); i++)
         if (masked(tokens[i]))
             probability.push_back(picks[i].probability);
-    const std::vector<char> at_masks = o_.policy.accept(probability, step);
+    const std::vector<char> at_masks = o_.strategy.accept(o_.policy, probability, entropy, step);
     std::vector<char> accepted;
     for (size_t i = 0, mask = 0; i < picks.size(); i++)
         accepted.push_back(masked(tokens[i]) ? at_masks[mask++]
@@ -130,8 +132,10 @@ std::vector<char> Decoder::step(std::vector<int> &block, int step, std::vector<i
         tokens.push_back(block[size_t(i)]);
         places.push_back(state_.position + i);
     }
-    const std::vector<Pick> picks = pick_rows(m_.scratch.h.data(), rows, places, step);
-    const std::vector<char> accepted = accept(tokens, picks, step);
+    std::vector<double> entropy;
+    const std::vector<Pick> picks =
+        pick_rows(m_.scratch.h.data(), rows, places, step, o_.strategy.needs_entropy() ? &entropy : nullptr);
+    const std::vector<char> accepted = accept(tokens, picks, entropy, step);
     draft = block;
     std::vector<char> changed(block.size(), 0);
     for (size_t i = 0; i < positions.size(); i++) {

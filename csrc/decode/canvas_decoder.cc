@@ -7,8 +7,6 @@
 namespace clover {
 
 void Decoder::check_canvases() const {
-    if (mode_ == DecodeMode::speculative)
-        throw UnsupportedModel("mode \"speculative\" drafts at masks, and the model's blocks start as random ids");
     const RenoisePolicy &r = o_.renoise;
     constexpr double large = 1e9;
     check_range("t_min", r.t_min, 0, large);
@@ -16,9 +14,10 @@ void Decoder::check_canvases() const {
     check_range("entropy_bound", r.entropy_bound, 0, large);
     check_range("stability_threshold", r.stability_threshold, 0, large);
     check_range("confidence_threshold", r.confidence_threshold, 0, large);
-    if (o_.sub_block || o_.editing.on() || o_.fixed_schedule || o_.skip_rows)
+    if (o_.sub_block || o_.editing.on() || o_.fixed_schedule || o_.skip_rows || !o_.strategy.plain())
         throw ArgumentError(
-            "sub_block, edit_threshold, fixed_schedule and skip_rows are not supported of canvases of random ids");
+            "sub_block, edit_threshold, fixed_schedule, skip_rows, strategy and factor are not supported "
+            "of canvases of random ids");
 }
 
 void Decoder::decode_canvases() {

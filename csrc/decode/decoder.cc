@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/head.h"
+#include "model/self_conditioning.h"
 
 namespace clover {
 namespace {
@@ -45,6 +46,12 @@ void Decoder::check_blocks(bool empty) const {
     check_range("sub_block", o_.sub_block, 0, o_.block_length);
     if (o_.sub_block && (o_.policy.steps || o_.editing.on()))
         throw ArgumentError("sub_block is not supported together with steps or edit_threshold");
+    check_range("factor", o_.strategy.factor, 0, kLarge);
+    check_range("entropy_bound", o_.strategy.entropy_bound, 0, kLarge);
+    if (o_.strategy.factor > 0 && o_.strategy.strategy != Strategy::low_confidence_dynamic)
+        throw ArgumentError("factor is not supported of a strategy other than low_confidence_dynamic");
+    if (!o_.strategy.plain() && o_.editing.on())
+        throw ArgumentError("strategy and factor are not supported together with edit_threshold");
     if (o_.skip_rows && o_.editing.on())
         throw ArgumentError("skip_rows is not supported together with edit_threshold, which looks at all rows");
     if (o_.skip_rows && m_.spec.has(LayerKind::deltanet) && m_.spec.causal_delta())
@@ -52,7 +59,7 @@ void Decoder::check_blocks(bool empty) const {
     check_range("refresh", o_.refresh, 0, kLarge);
     if (m_.spec.uniform_noise())
         check_canvases();
-    if (empty && m_.spec.logit_shift)
+    if (empty && m_.spec.row_before_decides())
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }
 
@@ -60,6 +67,9 @@ void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
     const bool empty = prompt.empty() && state_.position == 0;
+    if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
+        throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
+                               "autoregressively");
     if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
     if (mode_ != DecodeMode::diffusion && m_.spec.block_mask())
@@ -126,13 +136,16 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
 }
 
 std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows,
-                                     const std::vector<int64_t> &positions, int step) {
+                                     const std::vector<int64_t> &positions, int step, std::vector<double> *entropy) {
     std::vector<HeadRule::Penalty> penalties;
     HeadPass head = head_pass(m_, hidden, rows, head_rule(o_.sampling, seen_, penalties));
     std::vector<double> u;
     for (int64_t position : positions)
         u.push_back(uniform(o_.sampling.seed, position, step));
-    return pick(head, o_.sampling, u);
+    std::vector<Pick> picks = pick(head, o_.sampling, u);
+    if (entropy)
+        *entropy = soften(m_, head, nullptr);
+    return picks;
 }
 
 Decoder::Cut Decoder::cut(const std::vector<int> &tokens) {

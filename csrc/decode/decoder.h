@@ -41,7 +41,8 @@ class Decoder {
     int output_row(int row) const; // of a row of [open | block]
     std::vector<char> step(std::vector<int> &block, int step, std::vector<int> &draft);
     std::vector<int> candidates(const std::vector<int> &block) const;
-    std::vector<char> accept(const std::vector<int> &tokens, const std::vector<Pick> &picks, int step) const;
+    std::vector<char> accept(const std::vector<int> &tokens, const std::vector<Pick> &picks,
+                             const std::vector<double> &entropy, int step) const;
     bool settled(const std::vector<int> &block) const;
     bool masked(int id) const { return id == m_.spec.mask_token_id; }
 
@@ -61,9 +62,11 @@ class Decoder {
     std::vector<int> draft(int first, int rows);
     size_t verify(const std::vector<int> &drafted, Pick &next);
 
-    // Picks for rows of hidden [.., H]; the token that rows[i] decides stands at positions[i].
+    // Picks for rows of hidden [.., H]; the token that rows[i] decides stands at positions[i]. entropy [rows], unless
+    // it is null.
     std::vector<Pick> pick_rows(const float *hidden, const std::vector<int> &rows,
-                                const std::vector<int64_t> &positions, int step);
+                                const std::vector<int64_t> &positions, int step,
+                                std::vector<double> *entropy = nullptr);
     Cut cut(const std::vector<int> &tokens);
     // Adds the text of finished tokens to the result and reports it; cuts them to that and the stop token.
     void add_text(std::vector<int> &tokens);

@@ -10,6 +10,7 @@
 #include "decode/policy.h"
 #include "decode/renoise.h"
 #include "decode/sampling.h"
+#include "decode/strategy.h"
 #include "model/model.h"
 
 namespace clover {
@@ -24,6 +25,7 @@ struct DecodeOptions {
     int64_t max_new_tokens = 256;
     int block_length = 0; // 0: the width the model was trained with
     ThresholdPolicy policy;
+    StrategyPolicy strategy; // with that threshold and schedule
     EditPolicy editing;
     RenoisePolicy renoise;       // of models whose blocks start as random ids; theirs is the temperature, too
     bool fixed_schedule = false; // steps share out the whole block, or else what is masked

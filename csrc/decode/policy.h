@@ -1,6 +1,7 @@
 // Which masked positions of a block a denoising step accepts.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace clover {
@@ -15,6 +16,8 @@ struct ThresholdPolicy {
     // after its last step; the most probable first, ties to the lower position. With a schedule_width every step
     // has its number from the start, the first ones one more where they do not divide it.
     std::vector<char> accept(const std::vector<float> &probability, int step) const;
+    // Fewest of `masked` positions that a step accepts.
+    std::size_t least(std::size_t masked, int step) const;
 };
 
 } // namespace clover

@@ -1,5 +1,5 @@
 // Denoising a canvas of random ids: which positions a step keeps, when the canvas is done. The others get fresh random
-// ids. (Entropy-bounded sampling: Ben-Hamu et al., arXiv 2505.24857.)
+// ids.
 #pragma once
 
 #include <vector>
@@ -17,8 +17,7 @@ struct RenoisePolicy {
     // Of step `step` of `steps`: falls in equal parts, from near t_max to near t_min.
     double temperature(int step, int steps) const { return t_min + (t_max - t_min) * (double(steps - step) / steps); }
 
-    // Positions in ascending order of entropy, as long as those before one sum to no more than the bound: their ids
-    // are then nearly independent. At least one; ties to the lower position.
+    // Positions that are kept: see accept_by_entropy.
     std::vector<char> accept(const std::vector<double> &entropy) const;
 };
 

@@ -1,5 +1,6 @@
 // Attention over the committed rows and those of the pass.
 #include <algorithm>
+#include <cmath>
 
 #include "model/forward.h"
 
@@ -14,6 +15,16 @@ void rotate(float *x, int heads, int head_dim, const float *cosine, const float 
             x[i] = a * cosine[i] - b * sine[i];
             x[i + half] = b * cosine[i] + a * sine[i];
         }
+}
+
+// x *= what the model's queries grow by with their position
+void scale_query(const Spec &s, int64_t position, float *x, int64_t n) {
+    if (s.query_scale_beta == 0)
+        return;
+    const double turns = double(position / s.query_scale_positions);
+    const float factor = float(1 + s.query_scale_beta * std::log1p(turns));
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= factor;
 }
 
 // x += bias
@@ -39,8 +50,8 @@ const float *values_of(Model &m, const AttentionShape &s, const float *k_or_v, f
     return v_row;
 }
 
-// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)) in place; the rows' places in the cache <- rope(norm(k)),
-// norm(v)
+// proj [n, q | gate | k | v] += bias: q <- rope(norm(q)), scaled, in place; the rows' places in the cache <-
+// rope(norm(k)), norm(v)
 void place_heads(Pass &p, int layer) {
     Model &m = p.model;
     const AttentionShape s = m.spec.attention(layer);
@@ -61,6 +72,7 @@ void place_heads(Pass &p, int layer) {
         norm_heads(m, raw_k, s.kv_heads, hd, w.k_norm, k);
         const float *v = values_of(m, s, last, k + kv);
         rotate(q, s.heads, hd, cosine, sine, half);
+        scale_query(m.spec, p.start + p.place[size_t(r)], q, s.q_width());
         rotate(k, s.kv_heads, hd, cosine, sine, half);
         const int64_t at = (p.start + p.place[size_t(r)]) * p.state.kv_row_bytes(layer);
         for (int h = 0; h < s.kv_heads; h++) {

@@ -87,6 +87,9 @@ void check_attention(const Spec &s) {
     multiple("rope_local_dim", s.rope_local_dim, "the pair", 2);
     check_rope(s);
     positive("attn_scale", s.attn_scale);
+    if (!(s.query_scale_beta >= 0) || !std::isfinite(s.query_scale_beta))
+        fail("query_scale_beta", std::to_string(s.query_scale_beta) + " is not a finite number from 0 up");
+    in_range("query_scale_positions", s.query_scale_positions, 1, kMaxPositions);
     for (size_t i = 0; i < s.layers.size(); i++)
         if (s.layers[i] == LayerKind::attention)
             check_shape(s, int(i));

@@ -47,6 +47,9 @@ struct Spec {
     bool qk_norm = true; // heads of q and k are normalised before they rotate
     bool attn_in_bias = false, attn_out_bias = false;
     float attn_scale = 0;
+    // Queries are multiplied by 1 + beta ln(1 + floor(position / positions)).
+    double query_scale_beta = 0;
+    int64_t query_scale_positions = 1;
     std::vector<int> windows;    // by layer: nearest keys that a row sees, its own included; 0, or no list: all
     double rope_local_theta = 0; // base of the layers that have a window; 0: as the others
     int rope_local_dim = 0;      // and their rotary_dim; 0: as the others
@@ -109,7 +112,8 @@ struct Spec {
     std::string mask = "causal";
     // Where blocks are counted from: absolute, position 0; prompt_end, the end of what is committed in one call.
     std::string block_origin = "prompt_end";
-    int logit_shift = 0; // 1: a row's token comes from the logits of the row before it
+    int logit_shift = 0;     // 1: a row's token comes from the logits of the row before it
+    bool block_seed = false; // the last row in front of a block decides its first token, as in autoregression
 
     AttentionShape attention(int layer) const;
     int key_width() const { return delta_k_heads * delta_k_dim; }
@@ -123,6 +127,7 @@ struct Spec {
     int local_rotary_dim() const { return rope_local_theta == 0 ? 0 : rope_local_dim ? rope_local_dim : rotary_dim; }
     bool block_mask() const { return mask == "block"; }
     bool uniform_noise() const { return noise == "uniform"; }
+    bool row_before_decides() const { return logit_shift || block_seed; } // a block's first token
     bool absolute_blocks() const { return block_origin == "absolute"; }
     bool has(LayerKind kind) const;
     bool has(FeedForward part) const; // experts or dense, alone or side by side

@@ -176,6 +176,8 @@ void read_mixers(Fields &f, Spec &s) {
         read(LayerKind::attention, s, "rope_theta", s.rope_theta);
     f.optional("rope_attention_factor", s.rope_attention_factor);
     read(LayerKind::attention, s, "attn_scale", s.attn_scale);
+    f.optional("query_scale_beta", s.query_scale_beta);
+    f.optional("query_scale_positions", s.query_scale_positions);
     f.optional("attn_output_gate", s.attn_output_gate);
     f.optional("qk_norm", s.qk_norm);
     f.optional("attn_in_bias", s.attn_in_bias);
@@ -248,6 +250,17 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("mask", s.mask);
     f.optional("block_origin", s.block_origin);
     f.optional("logit_shift", s.logit_shift);
+    f.optional("block_seed", s.block_seed);
+}
+
+Strategy strategy_from(const Fields &f, const std::string &name) {
+    const char *const names[] = {"low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bounded"};
+    for (int i = 0; i < 4; i++)
+        if (name == names[i])
+            return Strategy(i);
+    f.bad("strategy", "\"" + name +
+                          "\" is none of \"low_confidence_dynamic\", \"low_confidence_static\", \"sequential\", "
+                          "\"entropy_bounded\"");
 }
 
 } // namespace
@@ -319,7 +332,12 @@ DecodeOptions options_from(const py::dict &dict) {
     f.optional("sub_block", o.sub_block);
     f.optional("t_min", o.renoise.t_min);
     f.optional("t_max", o.renoise.t_max);
-    f.optional("entropy_bound", o.renoise.entropy_bound);
+    if (f.optional("entropy_bound", o.renoise.entropy_bound)) // defaults differ
+        o.strategy.entropy_bound = o.renoise.entropy_bound;
+    std::string strategy;
+    if (f.optional("strategy", strategy))
+        o.strategy.strategy = strategy_from(f, strategy);
+    f.optional("factor", o.strategy.factor);
     f.optional("stability_threshold", o.renoise.stability_threshold);
     f.optional("confidence_threshold", o.renoise.confidence_threshold);
     f.optional("temperature", o.sampling.temperature);

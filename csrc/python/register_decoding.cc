@@ -18,10 +18,8 @@ std::vector<bool> accept(const std::vector<float> &probability, double threshold
     return std::vector<bool>(accepted.begin(), accepted.end());
 }
 
-std::vector<bool> accept_by_entropy(const std::vector<double> &entropy, double entropy_bound) {
-    RenoisePolicy policy;
-    policy.entropy_bound = entropy_bound;
-    const std::vector<char> accepted = policy.accept(entropy);
+std::vector<bool> accept_least_entropy(const std::vector<double> &entropy, double entropy_bound, size_t least) {
+    const std::vector<char> accepted = accept_by_entropy(entropy, entropy_bound, least);
     return std::vector<bool>(accepted.begin(), accepted.end());
 }
 
@@ -51,8 +49,8 @@ void register_decoding(py::module_ &m) {
     py::module_ sub = m.def_submodule("decoding", "How tokens are chosen.");
     sub.def("accept", &accept, "probability"_a, py::kw_only(), "threshold"_a, "steps"_a = 0, "step"_a = 0,
             "schedule_width"_a = 0, "Which masked positions a denoising step accepts.");
-    sub.def("accept_by_entropy", &accept_by_entropy, "entropy"_a, py::kw_only(), "entropy_bound"_a,
-            "Which positions of a canvas of random ids a denoising step keeps.");
+    sub.def("accept_by_entropy", &accept_least_entropy, "entropy"_a, py::kw_only(), "entropy_bound"_a, "least"_a = 1,
+            "Which positions a denoising step accepts by their entropy.");
     sub.def("uniform", &uniform, "seed"_a, "position"_a, "step"_a, "The number in [0, 1) that decides a draw.");
     sub.def("pick", &pick_token, "logits"_a, py::kw_only(), "valid_vocab"_a, "mask_token_id"_a, "options"_a, "seen"_a,
             "u"_a, "(id, probability) from one row of logits; options as in Model.generate, seen: {id: occurrences}.");

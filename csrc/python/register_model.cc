@@ -340,7 +340,7 @@ constexpr const char *kGenerateDoc =
     "Commits ids and generates. options: mode (diffusion, ar or speculative; left out: the model's own), "
     "max_new_tokens, "
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, t_min, t_max, "
-    "entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
+    "strategy, factor, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. Returns ids, finish_reason, stop_id and counters.";

@@ -9,11 +9,13 @@ from ..checkpoint import Checkpoint
 from . import (
     a2d,
     clover,
+    diffcoder,
     diffusion_gemma,
     fast_dllm,
     gemma3,
     llada2,
     llama,
+    nemotron,
     qwen2,
     qwen3,
     qwen3_5,
@@ -39,6 +41,7 @@ _MODEL_TYPES: dict[str, Reader] = {
     "gemma3_text": gemma3.read,
     "llada2_moe": llada2.read,
     "llama": llama.read,
+    "nemotron_labs_diffusion": nemotron.read,
     "qwen2": qwen2.read,
     "qwen3": qwen3.read,
     "qwen3_moe": qwen3.read_moe,
@@ -64,6 +67,7 @@ _ARCHITECTURES: dict[str, Reader] = {
     "Fast_dLLM_QwenForCausalLM": fast_dllm.read,
     "LLaDA2MoeModelLM": llada2.read,
     "LlamaForCausalLM": llama.read,
+    "NemotronLabsDiffusionModel": nemotron.read,
     "Qwen2ForCausalLM": qwen2.read,
     "Qwen3ForCausalLM": qwen3.read,
     "Qwen3MoeForCausalLM": qwen3.read_moe,
@@ -74,21 +78,22 @@ _ARCHITECTURES: dict[str, Reader] = {
     "Qwen3NextForCausalLM": qwen3_next.read,
     "SDARForCausalLM": sdar.read,
     "SDARMoeForCausalLM": sdar.read_moe,
+    "StableDiffcoderForCausalLM": diffcoder.read,
 }
 
 
 def read_model(checkpoint: Checkpoint) -> Model:
-    """The family's view of a checkpoint.
+    """The family's view of a checkpoint: that of its class, where it is known, else of its type.
 
     Raises UnsupportedModelError for an unknown family, CheckpointError for a checkpoint whose
     configuration and tensors do not make a whole model.
     """
     kind, names = checkpoint.config.get("model_type"), checkpoint.config.get("architectures")
-    if isinstance(kind, str) and kind in _MODEL_TYPES:
-        return _MODEL_TYPES[kind](checkpoint)
     for name in names if isinstance(names, list) else []:
         if isinstance(name, str) and name in _ARCHITECTURES:
             return _ARCHITECTURES[name](checkpoint)
+    if isinstance(kind, str) and kind in _MODEL_TYPES:
+        return _MODEL_TYPES[kind](checkpoint)
     raise UnsupportedModelError(
         f"{checkpoint.config_path}: model_type {kind!r}, architectures {names!r}: "
         f"unknown family; known model types: {', '.join(_MODEL_TYPES)}; "

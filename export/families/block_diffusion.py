@@ -1,5 +1,7 @@
-"""What families of block diffusion share: their defaults, and the spec fields of those under a
-block mask, where a row sees its whole block and everything before it, in previews and commits.
+"""What families of block diffusion share: their spec fields and defaults.
+
+Under a block mask a row sees its whole block and everything before it, in previews and commits
+alike; under a causal one only a preview's rows do.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ class BlockFamily:
 
     block_size: int
     block_keys: tuple[str, ...] = ("block_size", "block_length")  # the first that is there counts
+    mask: str = "block"
     block_origin: str = "absolute"
     logit_shift: int = 0
+    block_seed: bool = False  # the row in front of a block decides its first token
     mask_tokens: tuple[str, ...] = ()  # names that the tokenizer may have for the mask token
     stop_tokens: tuple[str, ...] = ()  # names of tokens that end a text
     decode: Mapping[str, Any] = field(default_factory=dict)  # generation defaults
@@ -47,9 +51,10 @@ def block_fields(
     return {
         "preview": True,
         "block_size": _block_size(checkpoint, config, family, spec["max_positions"]),
-        "mask": "block",
+        "mask": family.mask,
         "block_origin": family.block_origin,
         "logit_shift": family.logit_shift,
+        "block_seed": family.block_seed,
         "mask_token_id": mask_token_id(
             checkpoint, config, spec["vocab_size"], names=family.mask_tokens
         ),

@@ -13,7 +13,7 @@ from ..checkpoint import Checkpoint
 from ..sources import FLOAT_DTYPES
 from .base import ExpertStack, Piece, Tensor
 
-EMBEDDING = "embed_tokens.weight"
+EMBEDDING, HEAD_NAME = "embed_tokens.weight", "lm_head.weight"
 _NAMED = 8  # names listed in an error before "and n more"
 
 
@@ -25,6 +25,7 @@ class TensorTable:
     spec: dict[str, Any]
     prefix: str  # of the checkpoint's names, all but the head's
     embedding_name: str = EMBEDDING
+    head_name: str = HEAD_NAME
     tensors: list[Tensor | ExpertStack] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
@@ -62,10 +63,10 @@ class TensorTable:
         hidden, vocab = self.spec["hidden_size"], self.spec["vocab_size"]
         self.vector("final_norm", f"{self.prefix}norm.weight", hidden)
         if not self.spec["tie_embeddings"]:
-            self.add("head", HEAD, (vocab, hidden), self.expect("lm_head.weight", (vocab, hidden)))
-        elif "lm_head.weight" in self.checkpoint.tensors:
-            self.used.add("lm_head.weight")
-            self.warnings.append("lm_head.weight is ignored: the configuration ties it to embed")
+            self.add("head", HEAD, (vocab, hidden), self.expect(self.head_name, (vocab, hidden)))
+        elif self.head_name in self.checkpoint.tensors:
+            self.used.add(self.head_name)
+            self.warnings.append(f"{self.head_name} is ignored: the configuration ties it to embed")
 
     def check_missing(self, hint: str = "") -> None:
         """CheckpointError naming what was expected in vain so far. Call it layer by layer: a

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import UnsupportedModelError
 from ..checkpoint import Checkpoint
 from ..fields import Fields
-from ..rope import rope_fields
+from ..rope import query_scale_fields, rope_fields
 from ..vocabulary import generation_defaults, valid_vocab
 from .base import Model
 from .block_diffusion import BlockFamily, block_fields
@@ -24,9 +24,8 @@ from .blocks import (
     map_dense,
     map_experts,
 )
-from .table import TensorTable, find_prefix
+from .table import HEAD_NAME, TensorTable, find_prefix
 
-_PREFIXES = ("model.",)
 _DERIVED = (".rotary_emb.inv_freq",)  # old checkpoints carry what follows from the configuration
 
 
@@ -41,6 +40,8 @@ class Trunk:
     out_bias: bool | None = None  # of the o projection
     head_dim: int | None = None  # where the configuration is silent; None: hidden_size / heads
     experts: bool = False
+    prefix: str = "model."  # of the checkpoint's names, all but the head's
+    head: str = HEAD_NAME
 
 
 def read_trunk(checkpoint: Checkpoint, trunk: Trunk, blocks: BlockFamily | None = None) -> Model:
@@ -56,7 +57,7 @@ def read_trunk(checkpoint: Checkpoint, trunk: Trunk, blocks: BlockFamily | None 
     if blocks:
         spec |= block_fields(checkpoint, config, spec, blocks)
     generation = generation_defaults(checkpoint, config, spec, warnings, blocks)
-    table = _map_tensors(checkpoint, spec, trunk.family)
+    table = _map_tensors(checkpoint, spec, trunk)
     return Model(trunk.family, spec, generation, table.tensors, warnings=warnings + table.warnings)
 
 
@@ -88,6 +89,7 @@ def _spec(config: Fields, trunk: Trunk) -> dict[str, Any]:
         "num_kv_heads": config.integer("num_key_value_heads", heads),
         "head_dim": head_dim,
         **rope_fields(config, head_dim, theta=10_000.0),
+        **query_scale_fields(config),
         "attn_output_gate": False,
         "qk_norm": trunk.qk_norm,
         "attn_in_bias": bias if trunk.in_bias is None else trunk.in_bias,
@@ -115,8 +117,9 @@ def _layers(config: Fields) -> int:
     return count
 
 
-def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], family: str) -> TensorTable:
-    table = TensorTable(checkpoint, spec, find_prefix(checkpoint, _PREFIXES))
+def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], trunk: Trunk) -> TensorTable:
+    prefix = find_prefix(checkpoint, (trunk.prefix,))
+    table = TensorTable(checkpoint, spec, prefix, head_name=trunk.head)
     hidden = spec["hidden_size"]
     table.embedding()
     for i, kind in enumerate(spec["ffn_types"]):
@@ -133,5 +136,5 @@ def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], family: str) -> T
         table.check_missing()
     table.head()
     table.check_missing()
-    table.check_surplus(family, suffixes=_DERIVED)
+    table.check_surplus(trunk.family, suffixes=_DERIVED)
     return table

@@ -45,6 +45,7 @@ _GEMMA_NORMS = {
     "ffn_norm.weight": "pre_feedforward_layernorm.weight",
     "post_ffw_norm.weight": "post_feedforward_layernorm.weight",
 }
+_FACTORS = "rope_freqs.weight"
 _PAIRED = {"attn_q.weight": "num_attention_heads", "attn_k.weight": "num_key_value_heads"}
 
 
@@ -95,7 +96,6 @@ class GgufModel:
         }
 
     def _dense(self) -> dict[str, Any]:
-        self._refuse_frequencies()
         common = self._common()
         self._named = self._name_dense(common)
         return {
@@ -141,6 +141,12 @@ class GgufModel:
         kind, factor = self._fields.get("rope.scaling.type", "none"), 1.0
         if kind != "none":
             factor = self._fields.number("rope.scaling.factor", 1.0)
+        if (factors := self._factors()) is not None:
+            if factor != 1.0:
+                raise UnsupportedModelError(
+                    f"{self.path}: {_FACTORS}: beside rope.scaling.type {kind!r} is not supported"
+                )
+            return {**base, "rope_scaling": {"rope_type": "factors", "factors": factors}}
         if factor == 1.0:
             return base
         scaling = {"rope_type": kind, "factor": factor}  # the family refuses what is not served
@@ -149,20 +155,21 @@ class GgufModel:
             scaling["original_max_position_embeddings"] = original
         return {**base, "rope_scaling": scaling}
 
-    def _refuse_frequencies(self) -> None:
-        """llama3's stretched frequencies are a tensor, and its parameters are not in the file."""
-        factors = self._files.found.get("rope_freqs.weight")
-        if factors is not None and (factors.rows(0, 1) != 1).any():
-            raise UnsupportedModelError(
-                f"{self.path}: rope_freqs.weight: scaled rotary frequencies are not read from GGUF"
-            )
+    def _factors(self) -> list[float] | None:
+        """What llama3's rotary frequencies are divided by: a tensor, whose parameters are in no
+        key. None where it changes nothing."""
+        tensor = self._files.found.get(_FACTORS)
+        if tensor is None:
+            return None
+        factors: list[float] = tensor.rows(0, 1).reshape(-1).tolist()
+        return None if all(factor == 1.0 for factor in factors) else factors
 
     def _name_dense(self, common: dict[str, Any]) -> dict[str, RowTensor]:
         named: dict[str, RowTensor] = {}
         gemma = self.arch == "gemma3"
         layer = {**_LAYER, **(_GEMMA_NORMS if gemma else {})}
         for name, tensor in self._files.found.items():
-            if name == "rope_freqs.weight":
+            if name == _FACTORS:
                 continue
             seen: RowTensor = tensor
             if gemma and name.endswith("norm.weight"):

@@ -12,6 +12,7 @@ from .errors import ArgumentError, ModelFormatError
 DEFAULT_MAX_NEW_TOKENS = 256
 MODES = ("diffusion", "ar", "speculative")
 QUALITIES = ("exact", "balanced", "fast")  # of a plan: see clover_edge.tuning
+STRATEGIES = ("low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bounded")
 NO_MASK = -1  # the mask token's id where there is none
 
 
@@ -26,9 +27,11 @@ class GenerationOptions(TypedDict, total=False):
     max_post_steps: int | None
     fixed_schedule: bool | None
     sub_block: int | None
+    strategy: str | None
+    factor: float | None
+    entropy_bound: float | None
     t_min: float | None
     t_max: float | None
-    entropy_bound: float | None
     stability_threshold: int | None
     confidence_threshold: float | None
     temperature: float | None
@@ -61,10 +64,16 @@ class GenerationConfig:
     max_post_steps: int = 16  # previews that a block which is edited may take behind its last mask
     fixed_schedule: bool = False  # steps share out the whole block; False: what is masked
     sub_block: int = 0  # positions of a block finished before those behind them; 0: all at once
+    # Which masked positions are accepted: "low_confidence_dynamic", above the threshold or at least
+    # the scheduled number; "low_confidence_static", that number; "sequential", it from the left;
+    # "entropy_bounded", see entropy_bound.
+    strategy: str = "low_confidence_dynamic"
+    factor: float = 0.0  # not by threshold: the n likeliest, the n-th at least 1 - factor / (n + 1)
+    # Accept positions while the nats of entropy of those surer sum to at most it; None: the core's
+    entropy_bound: float | None = None
     # Of models whose blocks start as random ids; None: the core's.
     t_min: float | None = None  # temperature of the last steps
     t_max: float | None = None  # of the first ones; it falls in equal parts
-    entropy_bound: float | None = None  # keep positions while those surer sum to at most it
     stability_threshold: int | None = None  # steps without change that a block ends after, if
     confidence_threshold: float | None = None  # its mean entropy (nats) is also below this
     temperature: float = 0.0  # 0: greedy; of random ids: t_min and t_max in one
@@ -108,7 +117,11 @@ class GenerationConfig:
 
     def core_options(self, max_new_tokens: int) -> dict[str, Any]:
         """The options dictionary of `_core.Model.generate`."""
-        given = {"coreset": self.coreset_size, "edit_threshold": self.edit_threshold}
+        given = {
+            "coreset": self.coreset_size,
+            "edit_threshold": self.edit_threshold,
+            "entropy_bound": self.entropy_bound,
+        }
         given |= {name: getattr(self, name) for name in OF_RANDOM_IDS}
         return {
             "mode": self.mode,
@@ -119,6 +132,8 @@ class GenerationConfig:
             "fixed_schedule": self.fixed_schedule,
             "max_post_steps": self.max_post_steps,
             "sub_block": self.sub_block,
+            "strategy": self.strategy,
+            "factor": self.factor,
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
             "temperature": self.temperature,
@@ -213,9 +228,11 @@ DENOISING = (
     "max_post_steps",
     "fixed_schedule",
     "sub_block",
+    "strategy",
+    "factor",
+    "entropy_bound",
     "t_min",
     "t_max",
-    "entropy_bound",
     "stability_threshold",
     "confidence_threshold",
     "coreset_size",
@@ -232,10 +249,12 @@ OF_MASKS = (
     "max_post_steps",
     "fixed_schedule",
     "sub_block",
+    "strategy",
+    "factor",
     "skip_rows",
     "refresh",
 )
-OF_RANDOM_IDS = ("t_min", "t_max", "entropy_bound", "stability_threshold", "confidence_threshold")
+OF_RANDOM_IDS = ("t_min", "t_max", "stability_threshold", "confidence_threshold")
 
 
 def starts_random(spec: Mapping[str, Any]) -> bool:
@@ -285,14 +304,16 @@ _INTEGERS = {
     "stability_threshold": (0, 10**9),
     "refresh": (0, 2**31 - 1),
 }
+_WORDS = {"mode": MODES, "strategy": STRATEGIES}
 _FLAGS = ("fixed_schedule", "skip_rows")
 _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
+    "factor": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
+    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "temperature": (lambda v: v >= 0, "a number from 0 up"),
     "t_min": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "t_max": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
-    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "confidence_threshold": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
@@ -313,9 +334,11 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise ArgumentError(f"{name}: {value!r}: the model's blocks start as {start}")
     if name == "stop":
         return _stop_strings(value)
-    if name == "mode":
-        if value not in MODES:
-            raise ArgumentError(f"mode: {value!r} is none of {', '.join(map(repr, MODES))}")
+    if name in _WORDS:
+        if value not in _WORDS[name]:
+            raise ArgumentError(
+                f"{name}: {value!r} is none of {', '.join(map(repr, _WORDS[name]))}"
+            )
         return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]

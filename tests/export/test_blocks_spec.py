@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_blocks import FAMILIES, special_ids
 
-from clover_edge.errors import CheckpointError, UnsupportedModelError
+from clover_edge.errors import ArgumentError, CheckpointError, UnsupportedModelError
 from clover_edge.export import Checkpoint, export_checkpoint
 from clover_edge.export.families import read_model
 from clover_edge.generation import GenerationConfig
@@ -44,6 +44,9 @@ def model_of(folder: Path) -> Any:
         ("sdar_moe", 4, "absolute", 0, 0.9),
         ("fast_dllm", 16, "absolute", 1, 0.9),
         ("a2d", 8, "prompt_end", 0, 1.0),
+        ("a2d_llama", 8, "prompt_end", 0, 1.0),
+        ("a2d_qwen2", 8, "prompt_end", 0, 1.0),
+        ("diffcoder", 4, "absolute", 0, 0.95),
     ],
 )
 def test_families(
@@ -65,7 +68,11 @@ def test_families(
 @pytest.mark.parametrize("key", ["model_type", "architectures"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_either_name_will_do(folder: Callable[..., Path], family: str, key: str) -> None:
-    assert model_of(folder(family, **{key: None})).family == family
+    model = model_of(folder(family, **{key: None}))
+    if (family, key) == ("diffcoder", "architectures"):  # its class alone tells it from a Llama
+        assert (model.family, model.spec["preview"]) == ("llama", False)
+    else:
+        assert model.family == ("a2d" if family.startswith("a2d") else family)
 
 
 def test_llada2_router(tiny_blocks: Any) -> None:
@@ -159,7 +166,27 @@ def test_decode_defaults(folder: Callable[..., Path]) -> None:
     assert "edit_threshold" not in plain
 
 
-@pytest.mark.parametrize("key", ["edit_threshold", "threshold", "max_post_steps", "sub_block"])
+def test_strategy(folder: Callable[..., Path]) -> None:
+    """Of the checkpoint, then of the caller."""
+    keys = {"strategy": "entropy_bounded", "entropy_bound": 0.5}
+    model = model_of(folder("sdar", "generation_config.json", **keys))
+    config = GenerationConfig.resolve("x", model.spec, model.generation)
+    core = config.core_options(10)
+    assert (core["strategy"], core["entropy_bound"], core["factor"]) == ("entropy_bounded", 0.5, 0)
+    asked = {"strategy": "low_confidence_dynamic", "factor": 1.0}
+    core = GenerationConfig.resolve("x", model.spec, model.generation, **asked).core_options(10)
+    assert (core["strategy"], core["factor"]) == ("low_confidence_dynamic", 1.0)
+    with pytest.raises(ArgumentError, match="strategy: 'random' is none of"):
+        GenerationConfig.resolve("x", model.spec, {}, strategy="random")
+
+
+def test_an_unknown_strategy(folder: Callable[..., Path]) -> None:
+    path = folder("sdar", "generation_config.json", strategy="random")
+    with pytest.raises(CheckpointError, match=r"generation_config\.json: strategy: 'random'"):
+        model_of(path)
+
+
+@pytest.mark.parametrize("key", ["edit_threshold", "threshold", "max_post_steps", "factor"])
 def test_defaults_out_of_their_domain(folder: Callable[..., Path], key: str) -> None:
     path = folder("llada2", "generation_config.json", **{key: -1})
     with pytest.raises(CheckpointError, match=rf"generation_config\.json: {key}: -1"):
@@ -172,8 +199,15 @@ def test_a_width_that_the_mask_does_not_have(folder: Callable[..., Path]) -> Non
         model_of(path)
 
 
-def test_a2d_without_a_width_warns(folder: Callable[..., Path]) -> None:
-    model = model_of(folder("a2d", block_size=None))
+def test_diffcoder_without_a_width(folder: Callable[..., Path]) -> None:
+    """As released: blocks of 4."""
+    model = model_of(folder("diffcoder", block_size=None))
+    assert (model.spec["block_size"], model.warnings) == (4, [])
+
+
+@pytest.mark.parametrize("family", ["a2d", "a2d_llama", "a2d_qwen2"])
+def test_a2d_without_a_width_warns(folder: Callable[..., Path], family: str) -> None:
+    model = model_of(folder(family, block_size=None))
     assert model.spec["block_size"] == 32
     assert any("block_size" in line and "MDLM" in line for line in model.warnings)
 

@@ -1,4 +1,4 @@
-"""GGUF files of the hybrids and of Gemma 3: the same logits as the folder they come from."""
+"""GGUF files of the hybrids, Gemma 3 and Llama 3: the same logits as the folder they come from."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import tiny_gguf
 from oracle.compare import relative_error
+from oracle.transformer import frequencies
 from tiny_gemma import gemma_config, make_gemma
 from tiny_hybrid import hybrid_config, make_hybrid
+from tiny_transformer import make_transformer, transformer_config
 from tokenizers import Tokenizer
 
 from clover_edge.errors import CheckpointError, UnsupportedModelError
@@ -113,6 +115,33 @@ def test_gemma_with_a_soft_cap_is_refused(tmp_path: Path) -> None:
     tiny_gguf.write_gguf(tmp_path / "x.gguf", "gemma3", keys, gemma_tensors(tensors))
     with pytest.raises(UnsupportedModelError, match="final_logit_softcapping"):
         export_checkpoint(tmp_path / "x.gguf", tmp_path / "out")
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_rotary_frequencies_of_llama_3(
+    tmp_path: Path, open_core: Callable[..., Any], scaled: bool
+) -> None:
+    """A tensor of divisors in the file, parameters in the folder; divisors of 1 change nothing."""
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    keys = {"rope_scaling": scaling} if scaled else {}
+    tensors = make_transformer(tmp_path / "in", "llama", dtype="f32", **keys)
+    config = transformer_config("llama", **keys)
+    heads = config["num_attention_heads"], config["num_key_value_heads"]
+    width = config["hidden_size"] // heads[0]
+    plain, stretched = frequencies({}, width)[0], frequencies(config, width)[0]
+    theirs = tiny_gguf.dense(tensors, "llama", *heads)
+    theirs["rope_freqs.weight"] = (plain / stretched).astype(np.float32)
+    assert (theirs["rope_freqs.weight"].max() == 8) == scaled
+    tiny_gguf.write_gguf(tmp_path / "x.gguf", "llama", tiny_gguf.dense_keys(config), theirs)
+    want = logits(open_core, tmp_path / "in", tmp_path / "folder", "llama")
+    got = logits(open_core, tmp_path / "x.gguf", tmp_path / "file", "llama")
+    assert relative_error(got, want) < 1e-5
 
 
 # ---- SentencePiece's BPE -------------------------------------------------------------------------

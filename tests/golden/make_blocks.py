@@ -66,12 +66,17 @@ def arguments(case: str) -> dict[str, Any]:
 
 
 def options_of(case: str, config: dict[str, Any]) -> Any:
+    return block_options(config, CASES[case][2])
+
+
+def block_options(config: dict[str, Any], asked: dict[str, Any]) -> Any:
+    """Three blocks."""
     from oracle.blocks import BlockOptions
     from tiny_blocks import special_ids
 
     ids = special_ids(config)
     width = config.get("bd_size") or config["block_size"]
-    asked = {"shift": int(CASES[case][0] == "fast_dllm"), **CASES[case][2]}
+    asked = {"shift": int(config["model_type"] == "Fast_dLLM_Qwen"), **asked}
     return BlockOptions(
         max_new_tokens=3 * width,
         mask=config["mask_token_id"],
@@ -126,7 +131,10 @@ def _model(config: dict[str, Any]) -> Any:
     names = {
         "sdar": "Qwen3ForCausalLM",
         "sdar_moe": "Qwen3MoeForCausalLM",
+        "a2d-llama": "LlamaForCausalLM",
+        "a2d-qwen2": "Qwen2ForCausalLM",
         "a2d-qwen3": "Qwen3ForCausalLM",
+        "llama": "LlamaForCausalLM",
         "Fast_dLLM_Qwen": "Qwen2ForCausalLM",
         "llada2_moe": "Glm4MoeForCausalLM",
     }

@@ -4,9 +4,9 @@ and with experts, to block diffusion.
     python tests/golden/make_hybrid_blocks.py     # needs the `judge` extra: torch, transformers
 
 The judge is Qwen3.5 itself: its attention layers get a block mask, or a causal one with a last
-block that sees itself as a whole, its DeltaNet layers stay as they are. For every case the file keeps
-logits of some rows in float32, a whole greedy generation (``oracle/blocks.py``'s loop over the
-judge, nothing cached) and a checksum of the weights, which are drawn again from the seed.
+block that sees itself as a whole, its DeltaNet layers stay as they are. For every case the file
+keeps logits of some rows in float32, a whole greedy generation (``oracle/blocks.py``'s loop over
+the judge, nothing cached) and a checksum of the weights, which are drawn again from the seed.
 """
 
 from __future__ import annotations

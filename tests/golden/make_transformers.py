@@ -70,11 +70,12 @@ def token_ids() -> np.ndarray:
     return np.random.default_rng(5).integers(0, 256, LENGTH)
 
 
-def transformers_logits(tensors: dict[str, np.ndarray], config: dict[str, Any]) -> np.ndarray:
-    """Logits [LENGTH, V] of one pass of the class that the configuration names."""
+def official(case: str) -> Any:
+    """The case as a module of `transformers`, of the class that the configuration names."""
     import torch
     import transformers
 
+    tensors, config = weights(case)
     kind = getattr(transformers, config["architectures"][0])
     model = kind(kind.config_class(**config, attn_implementation="eager"))
     model = model.to(torch.float32).eval()
@@ -85,9 +86,16 @@ def transformers_logits(tensors: dict[str, np.ndarray], config: dict[str, Any]) 
     missing, surplus = model.load_state_dict(state, strict=False)
     tied = ["lm_head.weight"] if config["tie_word_embeddings"] else []
     assert (list(missing), list(surplus)) == (tied, []), (missing, surplus)
+    return model
+
+
+def transformers_logits(model: Any, ids: np.ndarray) -> np.ndarray:
+    """Logits [n, V] of one pass."""
+    import torch
+
     with torch.no_grad():
-        ids = torch.from_numpy(token_ids())[None]
-        logits: np.ndarray = model(input_ids=ids, use_cache=False).logits[0].numpy()
+        rows = torch.from_numpy(ids)[None]
+        logits: np.ndarray = model(input_ids=rows, use_cache=False).logits[0].numpy()
     return logits
 
 
@@ -97,9 +105,8 @@ def main() -> None:
 
     made: dict[str, Any] = {}
     for case in CASES:
-        tensors, config = weights(case)
-        made[f"{case}: logits"] = transformers_logits(tensors, config)[list(ROWS)]
-        made[f"{case}: checksum"] = checksum(tensors)
+        made[f"{case}: logits"] = transformers_logits(official(case), token_ids())[list(ROWS)]
+        made[f"{case}: checksum"] = checksum(weights(case)[0])
     made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
     np.savez_compressed(GOLDEN, **made)
     print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")

@@ -185,14 +185,39 @@ def test_decay_that_no_logarithm_leads_to(tmp_path: Path, good: Any, refused: An
     refused(CheckpointError, "model.layers.1.linear_attn.A_log", "nan")
 
 
-def test_frequencies_of_llama_3(tmp_path: Path, refused: Any) -> None:
+LLAMA = {
+    "block_count": 1,
+    "embedding_length": 64,
+    "feed_forward_length": 96,
+    "context_length": 512,
+    "attention.head_count": 8,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+}
+
+
+@pytest.mark.parametrize(
+    ("factors", "keys", "error", "words"),
+    [
+        ([1, 2, 8], {}, CheckpointError, ("factors", "list of 4 numbers")),
+        ([1, 1, 2, np.nan], {}, CheckpointError, ("factors", "list of 4 numbers")),
+        ([1, 1, 2, 0], {}, CheckpointError, ("factors", "list of 4 numbers")),
+        (
+            [1, 1, 2, 8],
+            {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0},
+            UnsupportedModelError,
+            ("rope_freqs.weight", "'yarn'"),
+        ),
+    ],
+)
+def test_frequencies_of_llama_3(
+    tmp_path: Path, refused: Any, factors: Any, keys: Any, error: Any, words: Any
+) -> None:
     tensors = {
         "token_embd.weight": np.ones((32, 64), np.float32),
-        "rope_freqs.weight": np.array([1, 1, 2, 8], np.float32),
+        "rope_freqs.weight": np.array(factors, np.float32),
     }
-    keys = {"block_count": 1, "embedding_length": 64}
-    tiny_gguf.write_gguf(tmp_path / "x.gguf", "llama", keys, tensors)
-    refused(UnsupportedModelError, "rope_freqs.weight")
+    tiny_gguf.write_gguf(tmp_path / "x.gguf", "llama", {**LLAMA, **keys}, tensors)
+    refused(error, *words)
 
 
 def test_key_that_is_missing(tmp_path: Path, good: Any, refused: Any) -> None:

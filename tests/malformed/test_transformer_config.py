@@ -57,7 +57,7 @@ def test_operation_that_is_not_served(spoil: Any, family: str, key: str, value: 
     spoil(family, **{key: value}).refused(UnsupportedModelError, "config.json", key)
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "longrope", "proportional", "axial", 7, ["llama3"]])
+@pytest.mark.parametrize("kind", ["dynamic", "longrope", "axial", 7, ["llama3"]])
 @pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
 def test_unknown_rotary_type_lists_the_known_ones(spoil: Any, key: str, kind: Any) -> None:
     spoiled = spoil("llama", **{key: {"rope_type": kind, "factor": 2.0}})

@@ -225,15 +225,11 @@ def test_no_prompt_will_do(core: Any) -> None:
     assert len(found["ids"]) == 32
 
 
-def test_autoregressive_mode(core: Any) -> None:
-    """Of the causal pass, its soft cap included."""
-    state = behind(core, 20)
-    found = core.generate(state, IDS[20:25], {"mode": "ar", "max_new_tokens": 3})
-    ids = IDS[:25].tolist()
-    for token in found["ids"]:
-        logits = core.commit(core.new_state(40), ids)[0, :VALID]
-        assert token == logits.argmax()
-        ids.append(token)
+@pytest.mark.parametrize("mode", ["ar", "speculative"])
+def test_no_autoregressive_mode(core: Any, mode: str) -> None:
+    """Its causal pass was not trained to predict."""
+    with pytest.raises(UnsupportedModelError, match="blocks of random ids"):
+        core.generate(behind(core, 20), IDS[20:25], {"mode": mode, "max_new_tokens": 3})
 
 
 def test_events(core: Any) -> None:
@@ -289,8 +285,6 @@ def test_options_that_are_refused(core: Any, option: str, value: Any) -> None:
 
 def test_arguments_that_are_refused(core: Any) -> None:
     state = behind(core, 20)
-    with pytest.raises(UnsupportedModelError, match="speculative"):
-        core.generate(state, IDS[:5], {**OPTIONS, "mode": "speculative"})
     for soft in (np.zeros((15, 96)), np.zeros((16, 95)), np.zeros(96)):
         with pytest.raises(ArgumentError, match="soft"):
             core.preview(state, CANVAS, soft=soft)

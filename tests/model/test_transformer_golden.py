@@ -112,5 +112,5 @@ def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> N
     """With the `judge` extra: today's transformers still says the same."""
     for package in ("torch", "transformers"):
         pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
-    found = MAKER.transformers_logits(*MAKER.weights(case))[list(MAKER.ROWS)]
+    found = MAKER.transformers_logits(MAKER.official(case), MAKER.token_ids())[list(MAKER.ROWS)]
     assert relative_error(found, golden[f"{case}: logits"]) < 1e-4

@@ -89,6 +89,9 @@ class BlockOptions:
     edit_threshold: float | None = None
     max_post_steps: int = 16
     sub_block: int = 0
+    strategy: str = "low_confidence_dynamic"
+    factor: float = 0.0
+    entropy_bound: float = 0.35
     stop_ids: tuple[int, ...] = ()
 
 
@@ -157,9 +160,7 @@ def _denoise(
         least = 1
         if o.steps:
             least = max(1, o.width // o.steps + (step < o.width % o.steps))
-        order = sorted(picks, key=lambda i: -picks[i][1])
-        accepted = [i for r, i in enumerate(order) if r < least or picks[i][1] > o.threshold]
-        _note_order(out, [picks[i][1] for i in order], least, o.threshold)
+        accepted = _accepted(picks, {i: z[i] for i in picks}, least, o, out)
         edits = []
         if o.edit_threshold is not None:
             for i in np.flatnonzero(block != o.mask):
@@ -178,6 +179,48 @@ def _denoise(
         step += 1
         if o.edit_threshold is not None and not found_masks and not edits:
             return
+
+
+def _accepted(
+    picks: dict[int, tuple[int, float]],
+    logits: dict[int, Array],
+    least: int,
+    o: BlockOptions,
+    out: BlockText,
+) -> list[int]:
+    """Masked positions that a step accepts, by SDAR's four strategies or Fast-dLLM's factor."""
+    if o.strategy == "sequential":
+        return sorted(picks)[:least]
+    if o.strategy == "entropy_bounded":
+        return _by_entropy({i: _entropy(z, o) for i, z in logits.items()}, least, o, out)
+    order = sorted(picks, key=lambda i: -picks[i][1])
+    falling = [picks[i][1] for i in order]
+    if o.factor:
+        steps = [p - (1 - o.factor / (n + 1)) for n, p in enumerate(falling, 1)]
+        out.margin = min([out.margin, *map(abs, steps[1:])])
+        return order[: max([least, *(n for n, gap in enumerate(steps, 1) if gap >= 0)])]
+    threshold = 2.0 if o.strategy == "low_confidence_static" else o.threshold
+    _note_order(out, falling, least, threshold)
+    return [i for r, i in enumerate(order) if r < least or picks[i][1] > threshold]
+
+
+def _entropy(logits: Array, o: BlockOptions) -> float:
+    p = softmax(np.delete(logits[: o.valid_vocab], o.mask))
+    return float(-(p * np.log(np.maximum(p, 1e-300))).sum())
+
+
+def _by_entropy(
+    entropy: dict[int, float], least: int, o: BlockOptions, out: BlockText
+) -> list[int]:
+    """Every prefix of the ascending order whose members in front of the last sum to the bound."""
+    order = sorted(entropy, key=lambda i: entropy[i])
+    before = [sum(entropy[j] for j in order[:n]) for n in range(len(order))]
+    count = max(least, sum(total <= o.entropy_bound for total in before))
+    gaps = [abs(total - o.entropy_bound) for total in before]
+    if count < len(order):
+        gaps.append(entropy[order[count]] - entropy[order[count - 1]])
+    out.margin = min([out.margin, *gaps])
+    return order[:count]
 
 
 def _note_order(out: BlockText, falling: list[float], least: int, threshold: float) -> None:

@@ -147,5 +147,14 @@ def frequencies(config: Mapping[str, Any], dim: int) -> tuple[Array, float]:
     ]
     first, last = max(np.floor(edges[0]), 0), min(np.ceil(edges[1]), dim - 1)
     stretched = np.interp(np.arange(dim // 2), [first, last], [0.0, 1.0])
-    factor = keys.get("attention_factor", 0.1 * np.log(keys["factor"]) + 1)
-    return plain + stretched * (slow - plain), float(factor)
+    return plain + stretched * (slow - plain), _yarn_strength(keys)
+
+
+def _yarn_strength(keys: Mapping[str, Any]) -> float:
+    """Of cosines and sines: grows with the stretching, unless one scale cancels the other."""
+    if keys.get("attention_factor"):
+        return float(keys["attention_factor"])
+    log = np.log(max(keys["factor"], 1.0))
+    if keys.get("mscale") and keys.get("mscale_all_dim"):
+        return float((1 + 0.1 * keys["mscale"] * log) / (1 + 0.1 * keys["mscale_all_dim"] * log))
+    return float(1 + 0.1 * log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..generation import MODES, QUALITIES
+from ..generation import MODES, QUALITIES, STRATEGIES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -15,9 +15,14 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("edit-threshold", float, "replace accepted tokens where another is above this probability"),
     ("max-post-steps", int, "steps of a block that is edited behind its last mask"),
     ("sub-block", int, "positions of a block finished before those behind them; 0: all at once"),
+    ("factor", float, "accept the n likeliest, the n-th being at least 1 - F / (n + 1); 0: off"),
+    (
+        "entropy-bound",
+        float,
+        "accept positions while the entropies of those surer sum to at most it",
+    ),
     ("t-min", float, "temperature of a block's last steps, where blocks start as random ids"),
     ("t-max", float, "and of its first ones"),
-    ("entropy-bound", float, "keep positions while those surer sum to at most these nats"),
     ("stability-threshold", int, "steps without change that end a block, if it is sure"),
     ("confidence-threshold", float, "mean nats of a position below which a block is sure"),
     ("temperature", float, "0: greedy"),
@@ -50,6 +55,9 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--stop", action="append", metavar="TEXT", help="end in front of TEXT")
     group.add_argument(
+        "--strategy", choices=STRATEGIES, help="which masked positions a step accepts"
+    )
+    group.add_argument(
         "--mode",
         choices=MODES,
         help="ar: one token a forward, same weights; speculative: its text, drafted by blocks",
@@ -63,6 +71,7 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "mode",
         "skip_rows",
         "quality",
+        "strategy",
     ]
     given = {name: getattr(arguments, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}

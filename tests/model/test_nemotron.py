@@ -1,0 +1,242 @@
+"""Nemotron-Labs-Diffusion: causal commits that seed the next block, previews that see all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from golden_files import checksum, golden_file, maker_of
+from oracle.blocks import generate_blocks
+from oracle.compare import relative_error, rounded_activations
+from oracle.nemotron import Nemotron
+from oracle.packed import read_packed
+from tiny_nemotron import make_nemotron
+
+from clover_edge import _core
+from clover_edge.errors import ArgumentError, ModelFormatError
+from clover_edge.export import export_checkpoint
+
+TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
+ISAS = _core.available_isas()
+MAKER = maker_of("nemotron")
+ROWS, IDS = list(MAKER.ROWS), MAKER.token_ids()
+PROMPT, LAST = IDS[: MAKER.PROMPT], MAKER.LENGTH - MAKER.WIDTH
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, np.ndarray]:
+    return golden_file("nemotron")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Packs a case by a recipe, once."""
+    made: dict[tuple[str, str], Path] = {}
+
+    def pack(case: str, recipe: str = "f32", **other: Any) -> Path:
+        key = (json.dumps([case, other]), recipe)
+        if key not in made:
+            folder = tmp_path_factory.mktemp("nemotron")
+            make_nemotron(folder / "in", **{**MAKER.arguments(case), **other})
+            report = export_checkpoint(folder / "in", folder / "out", recipe=recipe)
+            assert report.plan.model.family == "nemotron"
+            made[key] = folder / "out"
+        return made[key]
+
+    return pack
+
+
+def oracle_of(case: str, **rope: Any) -> Nemotron:
+    tensors, config = MAKER.tensors_of(case)
+    return Nemotron(tensors, {**config, "rope_parameters": {**config["rope_parameters"], **rope}})
+
+
+def options_of(case: str, **other: Any) -> Any:
+    return MAKER.options_of(case, MAKER.tensors_of(case)[1], **other)
+
+
+@pytest.mark.parametrize("case", MAKER.CASES)
+def test_oracle_is_transformers(golden: dict[str, np.ndarray], case: str) -> None:
+    model = oracle_of(case)
+    assert checksum(MAKER.tensors_of(case)[0]) == str(golden[f"{case}: checksum"])
+    assert relative_error(model.logits(IDS, LAST)[ROWS], golden[f"{case}: logits"]) < TOLERANCE
+    text = generate_blocks(model.logits, PROMPT, options_of(case))
+    assert text.ids == golden[f"{case}: diffusion"].tolist()
+    assert text.changed == json.loads(str(golden[f"{case}: diffusion changed"]))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("case", MAKER.CASES)
+def test_core_is_transformers(
+    golden: dict[str, np.ndarray],
+    packed: Callable[..., Path],
+    open_core: Open,
+    case: str,
+    isa: str,
+) -> None:
+    """Logits of a text and its last block; whole generations, every id and accepted position."""
+    core = open_core(packed(case), isa=isa)
+    state = core.new_state(64)
+    before = core.commit(state, IDS[:LAST], logits="all")
+    found = np.concatenate([before, core.preview(state, IDS[LAST:])])
+    assert relative_error(found[ROWS], golden[f"{case}: logits"]) < TOLERANCE
+    steps: list[list[int]] = []
+
+    def listen(event: dict[str, Any]) -> None:
+        if event["type"] == "step":
+            steps.append(np.flatnonzero(event["accepted"]).tolist())
+
+    asked = {"max_new_tokens": MAKER.NEW, "threshold": MAKER.CASES[case][1]["threshold"]}
+    text = core.generate(core.new_state(64), PROMPT, asked, listen)
+    assert text["ids"] == golden[f"{case}: diffusion"].tolist()
+    assert steps == json.loads(str(golden[f"{case}: diffusion changed"]))
+    for mode in ("ar", "speculative"):
+        text = core.generate(core.new_state(64), PROMPT, {**asked, "mode": mode})
+        assert text["ids"] == golden[f"{case}: ar"].tolist()
+
+
+def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
+    """Both modes begin with the same token: the one that the prompt's last row decides."""
+    for case in MAKER.CASES:
+        diffusion, ar = (golden[f"{case}: {mode}"].tolist() for mode in ("diffusion", "ar"))
+        assert diffusion[0] == ar[0] and diffusion != ar and len(set(diffusion)) > 6
+        steps = json.loads(str(golden[f"{case}: diffusion changed"]))
+        assert not any(0 in step for step in steps), "the seed is there before the first preview"
+    lengths = [
+        set(map(len, json.loads(str(golden[f"{case}: diffusion changed"]))))
+        for case in ("stretched", "a factor below 1")
+    ]
+    assert all(len(found) > 1 for found in lengths)
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"llama_4_scaling_beta": 0.0},
+        {"factor": 1.0},
+        {"original_max_position_embeddings": 32},
+        {"mscale_all_dim": 0.0},
+        {"rope_theta": 1e4},
+    ],
+)
+def test_golden_tells_models_apart(golden: dict[str, np.ndarray], rope: dict[str, Any]) -> None:
+    """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
+    found = oracle_of("stretched", **rope).logits(IDS, LAST)[ROWS]
+    assert relative_error(found, golden["stretched: logits"]) > 10 * TOLERANCE
+
+
+def test_a_wrong_loop_gives_another_text(golden: dict[str, np.ndarray]) -> None:
+    """Without the seed, with shifted logits inside a block, with commits that see blocks whole."""
+    model, right = oracle_of("stretched"), golden["stretched: diffusion"].tolist()
+    causal = model.logits(IDS, len(IDS))[ROWS]
+    assert relative_error(causal, golden["stretched: logits"]) > 10 * TOLERANCE
+    for wrong in ({"seed": False}, {"shift": 1}, {"causal": False}):
+        o = replace(options_of("stretched"), **wrong)
+        if o.causal:
+            found = generate_blocks(model.logits, PROMPT, o)
+        else:  # every block sees itself, not just the last
+            found = generate_blocks(_blocks(model), PROMPT, o)
+        assert found.ids != right, wrong
+
+
+def _blocks(model: Nemotron) -> Callable[..., Any]:
+    from oracle.blocks import block_mask
+
+    class Blocks(Nemotron):
+        def visible(self, n: int, p: int) -> Any:
+            return block_mask(n, MAKER.WIDTH, self.start_of_block)
+
+    return Blocks(model.w, model.config).logits
+
+
+@pytest.mark.parametrize("recipe", ["int8", "int4"])
+@pytest.mark.parametrize("case", MAKER.CASES)
+def test_quantised_generation(
+    packed: Callable[..., Path], open_core: Open, case: str, recipe: str
+) -> None:
+    """The plain loop over the core itself: what is kept between passes changes nothing."""
+    core, o = open_core(packed(case, recipe)), options_of(case)
+
+    def judge(ids: list[int], start: int) -> Any:
+        state, rows = core.new_state(64), np.zeros((len(ids), 320))
+        rows[:start] = core.commit(state, ids[:start], logits="all")
+        if start < len(ids):
+            rows[start:] = core.preview(state, ids[start:])
+        return rows
+
+    want = generate_blocks(judge, PROMPT, o)
+    asked = {"max_new_tokens": o.max_new_tokens, "threshold": o.threshold}
+    found = core.generate(core.new_state(64), PROMPT, asked)
+    assert want.margin > 1e-7 and found["ids"] == want.ids
+
+
+@pytest.mark.parametrize("recipe", ["int8", "int4"])
+def test_int8_activations_as_defined(
+    packed: Callable[..., Path], open_core: Open, recipe: str
+) -> None:
+    """But for values that float32 and float64 round to different codes: hence the median."""
+    folder = packed("stretched", recipe, num_hidden_layers=2)
+    model = Nemotron(*read_packed(folder), linear=rounded_activations())
+    for isa in ISAS:
+        core, found = open_core(folder, isa=isa), []
+        for seed in range(9):
+            ids = np.random.default_rng(seed).integers(0, 250, 2).tolist()
+            found.append(relative_error(core.preview(core.new_state(2), ids), model.logits(ids, 0)))
+        assert np.median(found) < 1e-6, isa
+
+
+def test_narrower_blocks_and_stops(packed: Callable[..., Path], open_core: Open) -> None:
+    """Commits being causal, a block may be narrower than in training; a seed may end the text."""
+    core, oracle = open_core(packed("stretched")), oracle_of("stretched")
+    o = replace(options_of("stretched"), width=5, max_new_tokens=15)
+    want = generate_blocks(oracle.logits, PROMPT, o)
+    asked = {"max_new_tokens": 15, "threshold": o.threshold, "block_length": 5}
+    assert want.margin > 1e-5
+    assert core.generate(core.new_state(64), PROMPT, asked)["ids"] == want.ids
+    found = core.generate(core.new_state(64), PROMPT, {**asked, "stop_ids": [want.ids[0]]})
+    assert (found["ids"], found["stop_id"]) == ([], want.ids[0])
+    assert found["counters"]["denoise_steps"] == 0
+
+
+def test_threads_change_no_bit(packed: Callable[..., Path], open_core: Open) -> None:
+    folder, found = packed("stretched", "int4"), []
+    for threads in (1, 2):
+        core = open_core(folder, threads=threads)
+        found.append(core.commit(core.new_state(64), IDS, logits="all"))
+    assert np.array_equal(*found)
+
+
+def test_an_empty_prompt_is_refused(packed: Callable[..., Path], open_core: Open) -> None:
+    core = open_core(packed("stretched"))
+    with pytest.raises(ArgumentError, match="prompt is empty"):
+        core.generate(core.new_state(64), [], {"max_new_tokens": 8})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("query_scale_beta", -0.1),
+        ("query_scale_beta", float("inf")),
+        ("query_scale_positions", 0),
+    ],
+)
+def test_fields_out_of_their_domain(
+    packed: Callable[..., Path], open_core: Open, field: str, value: float
+) -> None:
+    with pytest.raises(ModelFormatError, match=f"spec: {field}"):
+        open_core(packed("stretched"), spec={field: value})
+
+
+@pytest.mark.parametrize("case", MAKER.CASES)
+def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+    """With the `judge` extra: today's transformers still says the same."""
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
+    judge = MAKER.transformers_judge(*MAKER.tensors_of(case))
+    assert relative_error(judge(IDS, LAST)[ROWS], golden[f"{case}: logits"]) < 1e-4
