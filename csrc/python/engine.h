@@ -32,6 +32,11 @@ struct Sequence {
     State state;
 };
 
+inline void check_owner(const Engine &engine, const Sequence &sequence) {
+    if (sequence.engine.get() != &engine)
+        throw ArgumentError("the state belongs to another model");
+}
+
 // The right to use the engine, and no interpreter lock while it lasts.
 class Lease {
   public:
