@@ -17,6 +17,8 @@ class Mean {
   public:
     Mean(Model &model, HeadPass &head, float *soft)
         : m_(model), head_(head), soft_(soft), entropy(size_t(head.rows())) {
+        for (int row = 0; row < head.rows(); row++)
+            log_sums_.push_back(std::log(head.total(row).sum_exp));
         if (soft)
             std::fill_n(soft, int64_t(head.rows()) * m_.spec.hidden_size, 0.0f);
     }
@@ -39,8 +41,7 @@ class Mean {
 
   private:
     float log_probability(int row, float logit) const {
-        const HeadStats &total = head_.total(row);
-        return (logit - total.max) * head_.rule().inverse_temperature - std::log(total.sum_exp);
+        return (logit - head_.total(row).max) * head_.rule().inverse_temperature - log_sums_[size_t(row)];
     }
 
     // soft_weights [rows_, kSoftChunk] <- probabilities of the ids from `first` on, and the entropy's terms
@@ -126,6 +127,7 @@ class Mean {
     float *soft_;
     // Probabilities up to this count nothing: all such ids together weigh less than half a unit in the last place of 1.
     const float least_ = 0x1p-25f / float(m_.spec.valid_vocab);
+    std::vector<float> log_sums_; // of each row's exponentials
     std::vector<HeadPass::Visit> visits_;
     std::vector<int> rows_; // that the chunk has visits of
 

@@ -13,6 +13,7 @@ namespace clover {
 
 void register_errors(pybind11::module_ &);
 void register_model(pybind11::module_ &);    // Model and State
+void register_state(pybind11::module_ &);    // State alone
 void register_decoding(pybind11::module_ &); // the submodule `decoding`
 void register_quant(pybind11::module_ &);    // the submodule `quant`
 void register_timing(pybind11::module_ &);   // the submodule `timing`

@@ -32,6 +32,11 @@ struct Sequence {
     State state;
 };
 
+inline void check_owner(const Engine &engine, const Sequence &sequence) {
+    if (sequence.engine.get() != &engine)
+        throw ArgumentError("the state belongs to another model");
+}
+
 // The right to use the engine, and no interpreter lock while it lasts.
 class Lease {
   public:
@@ -53,9 +58,6 @@ class Lease {
     py::gil_scoped_release released_; // before the lock: its holder may be waiting for the interpreter
     std::unique_lock<std::mutex> lock_;
 };
-
-// Copies of what a state holds, by name: state_arrays.cc.
-py::dict arrays(const Sequence &);
 
 // The observer of a model's layers: register_observer.cc.
 void register_observer(py::class_<Engine, std::shared_ptr<Engine>> &);

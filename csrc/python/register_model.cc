@@ -1,4 +1,4 @@
-// The classes Model and State. All compute runs without the interpreter's lock.
+// The class Model. All compute runs without the interpreter's lock.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -42,11 +42,6 @@ std::vector<int> ids_from(const py::object &value) {
         ids.push_back(int(id));
     }
     return ids;
-}
-
-void check_owner(const Engine &engine, const Sequence &sequence) {
-    if (sequence.engine.get() != &engine)
-        throw ArgumentError("the state belongs to another model");
 }
 
 KvFormat kv_from(const std::string &name) {
@@ -225,22 +220,6 @@ py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py
     return to_python(result);
 }
 
-Sequence snapshot(const Sequence &sequence) {
-    const Lease lease(*sequence.engine);
-    return {sequence.engine, sequence.state.snapshot()};
-}
-
-void restore(Sequence &sequence, const Sequence &from) {
-    check_owner(*sequence.engine, from);
-    const Lease lease(*sequence.engine);
-    sequence.state.restore(from.state);
-}
-
-void truncate(Sequence &sequence, int64_t position) {
-    const Lease lease(*sequence.engine);
-    sequence.engine->model.truncate(sequence.state, position);
-}
-
 py::dict counters(Engine &engine) {
     Counters now;
     {
@@ -291,35 +270,11 @@ constexpr const char *kGenerateDoc =
     "Commits ids and generates. options: mode (diffusion, ar or speculative; left out: the model's own), "
     "max_new_tokens, "
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
-    "confidence,\n"
-    "confidence_temperature, stop_penalty, t_min, t_max, "
+    "confidence, confidence_temperature, stop_penalty, t_min, t_max, "
     "strategy, factor, credit, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. Returns ids, finish_reason, stop_id and counters.";
-
-constexpr const char *kTruncateDoc =
-    "Returns to position 0, or to any row of the last commit made with rollback=True; the state is then the one that\n"
-    "committing only the rows before it leaves (in the sequential form bit for bit). Under a full mask to any\n"
-    "position. Raises ArgumentError.";
-
-void register_state(py::module_ &m) {
-    py::class_<Sequence>(m, "State", "What one sequence carries. Made by Model.new_state().")
-        .def_property_readonly(
-            "position", [](const Sequence &s) { return s.state.position; }, "Committed tokens.")
-        .def_property_readonly(
-            "capacity", [](const Sequence &s) { return s.state.capacity; }, "Most tokens that may be committed.")
-        .def_property_readonly(
-            "nbytes", [](const Sequence &s) { return s.state.bytes(); }, "Bytes held now.")
-        .def("snapshot", &snapshot, "An independent copy. Raises OutOfMemoryError.")
-        .def("restore", &restore, py::arg("state"),
-             "Becomes a copy of another state of the same model. Raises ArgumentError, ContextLengthError.")
-        .def("truncate", &truncate, py::arg("position"), kTruncateDoc)
-        .def("arrays", &arrays,
-             "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd] (of a\n"
-             "block mask: of finished blocks, of a full mask: none); logits [vocab_size] of the last committed row,\n"
-             "absent at position 0 and under a full mask.");
-}
 
 } // namespace
 

@@ -129,8 +129,8 @@ def test_decode_defaults(folder: Path) -> None:
     with pytest.raises(ArgumentError, match=r"^block_length"):
         resolve(block_length=17)
     masks = {"block_size": 16, "vocab_size": 320}
-    with pytest.raises(ArgumentError, match=r"^entropy_bound: .*masks"):
-        GenerationConfig.resolve("config.json", masks, {}, entropy_bound=0.5)
+    with pytest.raises(ArgumentError, match=r"^t_max: .*masks"):
+        GenerationConfig.resolve("config.json", masks, {}, t_max=0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,31 @@
-// State.arrays: what a state holds, as arrays.
+// The class State: what one sequence carries, and copies of it.
 #include <pybind11/numpy.h>
 
+#include "python/bindings.h"
 #include "python/engine.h"
+
+namespace py = pybind11;
 
 namespace clover {
 namespace {
 
 using Floats = py::array_t<float>;
+
+Sequence snapshot(const Sequence &sequence) {
+    const Lease lease(*sequence.engine);
+    return {sequence.engine, sequence.state.snapshot()};
+}
+
+void restore(Sequence &sequence, const Sequence &from) {
+    check_owner(*sequence.engine, from);
+    const Lease lease(*sequence.engine);
+    sequence.state.restore(from.state);
+}
+
+void truncate(Sequence &sequence, int64_t position) {
+    const Lease lease(*sequence.engine);
+    sequence.engine->model.truncate(sequence.state, position);
+}
 
 Floats copy(const Buffer<float> &from, std::vector<py::ssize_t> shape) {
     Floats out(std::move(shape));
@@ -41,8 +60,6 @@ py::dict copy_state(const State &state, const Spec &s) {
     return out;
 }
 
-} // namespace
-
 py::dict arrays(const Sequence &sequence) {
     Model &model = sequence.engine->model;
     Floats logits(model.spec.vocab_size);
@@ -57,6 +74,31 @@ py::dict arrays(const Sequence &sequence) {
     if (known)
         out["logits"] = logits;
     return out;
+}
+
+constexpr const char *kTruncateDoc =
+    "Returns to position 0, or to any row of the last commit made with rollback=True; the state is then the one that\n"
+    "committing only the rows before it leaves (in the sequential form bit for bit). Under a full mask to any\n"
+    "position. Raises ArgumentError.";
+
+} // namespace
+
+void register_state(py::module_ &m) {
+    py::class_<Sequence>(m, "State", "What one sequence carries. Made by Model.new_state().")
+        .def_property_readonly(
+            "position", [](const Sequence &s) { return s.state.position; }, "Committed tokens.")
+        .def_property_readonly(
+            "capacity", [](const Sequence &s) { return s.state.capacity; }, "Most tokens that may be committed.")
+        .def_property_readonly(
+            "nbytes", [](const Sequence &s) { return s.state.bytes(); }, "Bytes held now.")
+        .def("snapshot", &snapshot, "An independent copy. Raises OutOfMemoryError.")
+        .def("restore", &restore, py::arg("state"),
+             "Becomes a copy of another state of the same model. Raises ArgumentError, ContextLengthError.")
+        .def("truncate", &truncate, py::arg("position"), kTruncateDoc)
+        .def("arrays", &arrays,
+             "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd] (of a\n"
+             "block mask: of finished blocks, of a full mask: none); logits [vocab_size] of the last committed row,\n"
+             "absent at position 0 and under a full mask.");
 }
 
 } // namespace clover
