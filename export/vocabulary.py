@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import CheckpointError
-from ..generation import STRATEGIES
+from ..generation import FULL_NAMES, FULL_NUMBERS, STRATEGIES
 from .checkpoint import Checkpoint
 from .fields import Fields
 
@@ -20,6 +20,8 @@ class Defaults(Protocol):
     def decode(self) -> Mapping[str, Any]: ...
     @property
     def stop_tokens(self) -> tuple[str, ...]: ...
+    @property
+    def also_stop(self) -> tuple[str, ...]: ...
 
 
 def valid_vocab(
@@ -87,9 +89,11 @@ def generation_defaults(
     for stop in stops:
         if type(stop) is not int or not 0 <= stop < vocab_size:
             raise fields.refuse("eos_token_id", f"{stop!r} is not an id below {vocab_size}")
-    if not stops and family:
+    if family:
         ids = _tokenizer_ids(checkpoint) or {}
-        stops = [ids[token] for token in family.stop_tokens if token in ids]
+        more = family.also_stop if stops else (*family.stop_tokens, *family.also_stop)
+        named = [ids[token] for token in more if token in ids]
+        stops = [*stops, *(stop for stop in named if stop not in stops)]
     # who asks for sampling and names no temperature means 1
     temperature = fields.number("temperature", 1.0 if sampled else 0.0)
     if not stops:
@@ -114,12 +118,17 @@ def _denoising_defaults(
 ) -> dict[str, Any]:
     if not spec.get("preview", True):
         return {}
-    width = spec["block_size"]
+    width = most = spec["block_size"]
     low = width if spec["mask"] == "block" else 1
+    if spec["mask"] == "full":
+        most = spec["max_positions"]
     found: dict[str, Any] = {
         "threshold": fields.number("threshold", family.get("threshold", 0.9), high=1.0),
-        "block_length": fields.integer("block_length", width, low=low, high=width),
+        "block_length": fields.integer("block_length", width, low=low, high=most),
     }
+    if spec["mask"] == "full":
+        found |= _full_attention_defaults(fields, family)
+        return found | _strategy_defaults(fields, family)
     for name, most in (("steps", 2**31 - 1), ("max_post_steps", 1000), ("sub_block", width)):
         if fields.get(name, family.get(name)) is not None:
             found[name] = fields.integer(name, family.get(name), low=0, high=most)
@@ -127,6 +136,15 @@ def _denoising_defaults(
         found["edit_threshold"] = fields.number(
             "edit_threshold", family.get("edit_threshold"), high=1.0
         )
+    found |= _strategy_defaults(fields, family)
+    if family.get("fixed_schedule"):
+        found["fixed_schedule"] = True
+    return found
+
+
+def _strategy_defaults(fields: Fields, family: Mapping[str, Any]) -> dict[str, Any]:
+    """Which masked positions are accepted, beside the threshold."""
+    found: dict[str, Any] = {}
     strategy = fields.get("strategy", family.get("strategy"))
     if strategy is not None:
         if strategy not in STRATEGIES:
@@ -136,6 +154,23 @@ def _denoising_defaults(
     for name in ("factor", "entropy_bound"):
         if fields.get(name, family.get(name)) is not None:
             found[name] = fields.number(name, family.get(name), high=1e6)
+    return found
+
+
+def _full_attention_defaults(fields: Fields, family: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of decoding with full attention, as far as anybody has a word on them."""
+    found: dict[str, Any] = {}
+    for name, known in FULL_NAMES.items():
+        value = fields.get(name, family.get(name))
+        if value is not None and value not in known:
+            raise fields.refuse(name, f"{value!r} is none of {', '.join(known)}")
+        if value is not None:
+            found[name] = value
+    for name, high in FULL_NUMBERS.items():
+        if fields.get(name) is not None:
+            found[name] = fields.number(name, high=high)
+    if fields.get("steps") is not None:
+        found["steps"] = fields.integer("steps", low=0)
     if family.get("fixed_schedule"):
         found["fixed_schedule"] = True
     return found

@@ -17,10 +17,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from oracle.blocks import BlockTransformer
 from oracle.clover import Clover
+from oracle.full_attention import FullTransformer
 from oracle.transformer import Transformer
 from tiny_blocks import make_blocks
 from tiny_canvas import make_canvas
 from tiny_clover import make_checkpoint, write_checkpoint_files
+from tiny_full_attention import make_full_attention
 from tiny_transformer import make_transformer
 
 
@@ -120,6 +122,35 @@ def tiny_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TinyB
     return make
 
 
+@dataclass(frozen=True)
+class TinyFullAttention:
+    """The same of a family with full attention; ``config`` in the words of its trunk."""
+
+    folder: Path
+    tensors: dict[str, np.ndarray]
+    config: dict[str, Any]
+
+    def oracle(self) -> FullTransformer:
+        return FullTransformer(self.tensors, self.config)
+
+
+@pytest.fixture(scope="session")
+def tiny_full_attention(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., TinyFullAttention]:
+    """Makes a tiny checkpoint of a family; arguments are ``make_full_attention``'s."""
+    made: dict[str, TinyFullAttention] = {}
+
+    def make(family: str, **options: Any) -> TinyFullAttention:
+        key = json.dumps([family, options], sort_keys=True)
+        if key not in made:
+            folder = tmp_path_factory.mktemp(family)
+            made[key] = TinyFullAttention(folder, *make_full_attention(folder, family, **options))
+        return made[key]
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def pack_canvas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Packs a tiny DiffusionGemma checkpoint, once; arguments are ``make_canvas``'s."""
@@ -152,7 +183,9 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     made: dict[tuple[Path, str, int | None], Path] = {}
 
     def make(
-        source: Tiny | TinyTransformer | TinyBlocks, recipe: str, group_size: int | None = None
+        source: Tiny | TinyTransformer | TinyBlocks | TinyFullAttention,
+        recipe: str,
+        group_size: int | None = None,
     ) -> Path:
         from clover_edge.export import export_checkpoint
 

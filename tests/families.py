@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from judges import Autoregressive, Blocks, Canvases, Clover, Hybrid, Judge, Nemotron
+from judges import (
+    Autoregressive,
+    Blocks,
+    Canvases,
+    Clover,
+    FullAttention,
+    Hybrid,
+    Judge,
+    Nemotron,
+)
 
 from clover_edge import load
 from clover_edge.errors import CloverError
@@ -58,6 +67,11 @@ FAMILIES: dict[str, Family] = {
     "Nemotron-Labs": Family(Nemotron("stretched"), ("nemotron_labs_diffusion",), MODES),
     "DiffusionGemma": Family(Canvases("plain"), ("diffusion_gemma",), ("diffusion",)),
     "Stable-DiffCoder": _blocks("diffcoder", "StableDiffcoderForCausalLM", 6, threshold=0.5),
+    "Dream": Family(FullAttention("dream, threshold"), ("Dream",), ("diffusion",)),
+    "LLaDA": Family(FullAttention("llada, threshold"), ("llada",), ("diffusion",)),
+    "LLaDA-MoE": Family(
+        FullAttention("llada_moe, threshold"), ("LLaDAMoEModelLM",), ("diffusion",)
+    ),
     "Llama": _causal("transformers", "llama"),
     "Qwen2": _causal("transformers", "qwen2", start=24),
     "Qwen3": _causal("transformers", "qwen3"),

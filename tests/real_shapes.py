@@ -17,6 +17,12 @@ from tiny_canvas import (
     make_canvas,
     release_config,
 )
+from tiny_full_attention import (
+    full_attention_config,
+    full_attention_shapes,
+    make_full_attention,
+    trunk_config,
+)
 
 # Published: parameters, and bytes at 4.5 bits a weight.
 REAL: dict[str, tuple[str, dict[str, Any], float, float]] = {
@@ -77,7 +83,50 @@ REAL: dict[str, tuple[str, dict[str, Any], float, float]] = {
         25.25e9,
         14.2e9,
     ),
+    "LLaDA-8B": (  # keys of these three in the words of their trunks
+        "llada",
+        {
+            "vocab_size": 126464,
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 32,
+            "intermediate_size": 12288,
+        },
+        8.02e9,
+        4.51e9,
+    ),
+    "LLaDA-MoE-7B-A1B": (
+        "llada_moe",
+        {
+            "vocab_size": 157184,
+            "hidden_size": 2048,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "head_dim": 128,
+            "moe_intermediate_size": 1024,
+            "num_experts": 64,
+            "num_experts_per_tok": 8,
+        },
+        7.36e9,
+        4.14e9,
+    ),
+    "Dream 7B": (
+        "dream",
+        {
+            "vocab_size": 152064,
+            "hidden_size": 3584,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "intermediate_size": 18944,
+        },
+        7.62e9,
+        4.28e9,
+    ),
 }
+_FULL_ATTENTION = ("llada", "llada_moe", "dream")
 
 _DIVISORS = {
     "hidden_size": 16,
@@ -129,6 +178,8 @@ def make_small(folder: Path, name: str) -> None:
     if family == "diffusion_gemma":
         keys["layer_types"] = keys["layer_types"][-keys["num_hidden_layers"] :]
         make_canvas(folder, **keys)
+    elif family in _FULL_ATTENTION:
+        make_full_attention(folder, family, seed=1, **keys)  # of which none ends its text
     else:
         make_blocks(folder, family, **keys)
 
@@ -140,6 +191,10 @@ def write_headers(folder: Path, name: str) -> None:
     if family == "diffusion_gemma":
         config = canvas_config(**keys)
         config, tensors = release_config(config), canvas_shapes(config).items()
+    elif family in _FULL_ATTENTION:
+        trunk = trunk_config(family, **keys)
+        config = {**full_attention_config(family, trunk), "mask_token_id": 7}
+        tensors = full_attention_shapes(family, trunk).items()
     else:
         config = blocks_config(family, **keys)
         tensors = stored(family, config)

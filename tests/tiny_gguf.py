@@ -174,12 +174,13 @@ def pair_rows(value: np.ndarray, heads: int) -> np.ndarray:
 
 
 def dense(tensors: Arrays, arch: str, heads: int, kv_heads: int) -> Arrays:
-    """A llama, qwen2 or qwen3 of Hugging Face names without prefix."""
+    """A llama, qwen2, qwen3, dream or llada of Hugging Face names without prefix."""
     out: Arrays = {}
     for name, value in tensors.items():
-        if arch == "llama" and name.endswith("q_proj.weight"):
+        paired = arch in ("llama", "llada")
+        if paired and name.endswith("q_proj.weight"):
             value = pair_rows(value, heads)
-        elif arch == "llama" and name.endswith("k_proj.weight"):
+        elif paired and name.endswith("k_proj.weight"):
             value = pair_rows(value, kv_heads)
         theirs = gguf_name(name).replace("post_attention_norm", "ffn_norm")
         out[theirs] = value

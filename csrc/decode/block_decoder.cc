@@ -19,7 +19,7 @@ void Decoder::decode_blocks() {
 // next block's first token, it cannot.
 bool Decoder::fuses() const {
     return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.row_before_decides() &&
-           !m_.spec.uniform_noise();
+           !m_.spec.uniform_noise() && !m_.spec.full_mask();
 }
 
 // Masks up to the end of the block that the state has open, or of the next one. The row before it may have

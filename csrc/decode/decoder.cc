@@ -37,7 +37,7 @@ Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const
 
 void Decoder::check_blocks(bool empty) const {
     m_.require_preview();
-    check_range("block_length", o_.block_length, 1, Model::kMaxBlock);
+    check_range("block_length", o_.block_length, 1, m_.spec.full_mask() ? kLarge : Model::kMaxBlock);
     if (m_.spec.block_mask() && o_.block_length != m_.spec.block_size)
         throw ArgumentError("block_length " + std::to_string(o_.block_length) + " is not the model's " +
                             std::to_string(m_.spec.block_size) + ", which its mask asks for");
@@ -77,7 +77,8 @@ void Decoder::check(const std::vector<int> &prompt) const {
                                "autoregressively");
     if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
-    if (mode_ != DecodeMode::diffusion && m_.spec.block_mask())
+    check_unmasking();
+    if (mode_ != DecodeMode::diffusion && m_.spec.sees_ahead())
         throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
     if (mode_ == DecodeMode::speculative)
         check_range("block_length of a draft", o_.block_length, 1, Model::kChunkRows);
@@ -105,6 +106,11 @@ void Decoder::check(const std::vector<int> &prompt) const {
 
 // Everything that the call will need, so that it fails before any work or not at all.
 void Decoder::reserve(int64_t prompt_tokens) {
+    if (m_.spec.full_mask()) {
+        const int64_t all = state_.position + prompt_tokens + o_.max_new_tokens;
+        m_.scratch.reserve(int(std::min<int64_t>(all, Model::kChunkRows)), int(all));
+        return state_.reserve(all);
+    }
     const int64_t width = mode_ == DecodeMode::autoregressive ? 1 : o_.block_length;
     const int64_t rows = std::max((1 + fuses()) * width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
     m_.scratch.reserve(int(rows));
@@ -115,7 +121,8 @@ void Decoder::reserve(int64_t prompt_tokens) {
 void Decoder::prefill(const std::vector<int> &prompt) {
     if (!prompt.empty())
         m_.commit(state_, prompt, Logits::none, false, nullptr, tick_);
-    result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
+    if (!m_.spec.full_mask())
+        result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
     result_.counters.prefill_seconds = seconds();
     Event event(Event::Type::prefill);
     event.tokens = int64_t(prompt.size());
@@ -133,6 +140,8 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
         decode_tokens();
     else if (!done() && mode_ == DecodeMode::speculative)
         decode_speculatively();
+    else if (!done() && m_.spec.full_mask())
+        decode_masks();
     else if (!done())
         m_.spec.uniform_noise() ? decode_canvases() : decode_blocks();
     result_.counters.work = difference(m_.counters, before);

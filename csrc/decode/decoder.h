@@ -59,6 +59,14 @@ class Decoder {
                                     std::vector<char> &accepted);
     int noise(int64_t position, int step) const;
 
+    // masked_canvas.cc
+    void check_unmasking() const;
+    void decode_masks();
+    void denoise_masks(std::vector<int> &block);
+    int64_t first_computed(bool whole) const;
+    void preview_masks(const std::vector<int> &block, bool whole);
+    std::vector<Pick> pick_masks(const std::vector<int> &masks, bool whole, int step);
+
     // autoregressive.cc
     void decode_tokens();
     Pick next_token(); // behind the state

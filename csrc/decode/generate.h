@@ -12,6 +12,7 @@
 #include "decode/renoise.h"
 #include "decode/sampling.h"
 #include "decode/strategy.h"
+#include "decode/unmasking.h"
 #include "model/model.h"
 
 namespace clover {
@@ -24,7 +25,7 @@ enum class Finish { none, stop, length, cancelled };
 struct DecodeOptions {
     std::optional<DecodeMode> mode; // unset: diffusion, where the model has previews
     int64_t max_new_tokens = 256;
-    int block_length = 0; // 0: the width the model was trained with
+    int block_length = 0; // 0: the width the model was trained with; under a full mask any, cut to the answer's
     ThresholdPolicy policy;
     StrategyPolicy strategy; // with that threshold and schedule
     double credit = 0;       // weight of it, see credit.h; 0: none
@@ -32,6 +33,10 @@ struct DecodeOptions {
     RenoisePolicy renoise;       // of models whose blocks start as random ids; theirs is the temperature, too
     bool fixed_schedule = false; // steps share out the whole block, or else what is masked
     int sub_block = 0;           // positions of a block that are finished before those behind them; 0: all at once
+    // Under a full mask; the policy's own base and strategy are those above.
+    UnmaskPolicy unmasking;
+    StepCache cache = StepCache::none;
+    double stop_penalty = 0; // subtracted from the logits of stop tokens
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number

@@ -122,13 +122,19 @@ class Best {
         done_ = enough() || stripes_.empty();
     }
 
-    Pick draw(double u) {
+    Pick draw(double u, Confidence measure) {
         if (o_.top_k > 0 && o_.top_p < 1)
             cut();
         Walk walk{u * reached_};
         for (size_t i = 0; i < kept_.size() && walk.pass(int(i), kept_[i].weight); i++) {
         }
-        return {kept_[size_t(walk.at)].id, float(walk.weight / reached_)};
+        Pick pick{kept_[size_t(walk.at)].id, float(walk.weight / reached_)};
+        if (measure == Confidence::margin)
+            pick.confidence = float((kept_[0].weight - (kept_.size() > 1 ? kept_[1].weight : 0)) / reached_);
+        for (size_t i = 0; measure == Confidence::entropy && i < kept_.size(); i++)
+            if (kept_[i].weight > 0)
+                pick.confidence += float(kept_[i].weight / reached_ * std::log(kept_[i].weight / reached_));
+        return pick;
     }
 
   private:
@@ -174,7 +180,8 @@ class Best {
     bool done_ = false;
 };
 
-std::vector<Pick> draw_from_best(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u) {
+std::vector<Pick> draw_from_best(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u,
+                                 Confidence measure) {
     std::vector<Best> rows;
     for (int row = 0; row < head.rows(); row++)
         rows.emplace_back(head, o, row);
@@ -204,7 +211,7 @@ std::vector<Pick> draw_from_best(HeadPass &head, const SamplingOptions &o, const
     }
     std::vector<Pick> picks;
     for (int row = 0; row < head.rows(); row++)
-        picks.push_back(rows[size_t(row)].draw(u[size_t(row)]));
+        picks.push_back(rows[size_t(row)].draw(u[size_t(row)], measure));
     return picks;
 }
 
@@ -232,11 +239,22 @@ HeadRule head_rule(const SamplingOptions &o, const Occurrences &seen, std::vecto
 }
 
 std::vector<Pick> pick(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u) {
-    if (o.temperature > 0)
-        return o.top_k > 0 || o.top_p < 1 ? draw_from_best(head, o, u) : draw_from_all(head, u);
+    return pick(head, o, u, Confidence::random); // which asks for nothing
+}
+
+std::vector<Pick> pick(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u, Confidence measure) {
+    const bool best = o.temperature > 0 && (o.top_k > 0 || o.top_p < 1);
     std::vector<Pick> picks;
-    for (int row = 0; row < head.rows(); row++)
-        picks.push_back({head.total(row).argmax, 1 / head.total(row).sum_exp});
+    if (o.temperature > 0)
+        picks = best ? draw_from_best(head, o, u, measure) : draw_from_all(head, u);
+    else
+        for (int row = 0; row < head.rows(); row++)
+            picks.push_back({head.total(row).argmax, 1 / head.total(row).sum_exp});
+    if (measure == Confidence::probability)
+        for (Pick &each : picks)
+            each.confidence = each.probability;
+    else if (!best && measure != Confidence::random)
+        add_confidence(head, measure, picks);
     return picks;
 }
 

@@ -26,9 +26,14 @@ struct SamplingOptions {
 // How often each token occurs in the response so far.
 using Occurrences = std::unordered_map<int, int>;
 
+// How sure a model is of a row: of its pick; by how much the likeliest token leads; by how little is left open, the sum
+// of p ln p; or no matter.
+enum class Confidence { probability, margin, entropy, random };
+
 struct Pick {
     int id;
-    float probability; // over real tokens; when sampling: behind temperature, top-k and top-p
+    float probability;    // over real tokens; when sampling: behind temperature, top-k and top-p
+    float confidence = 0; // where it is asked for, of the same distribution
 };
 
 // Uniform in [0, 1): a hash of its arguments, so that rows may draw in any order.
@@ -39,5 +44,10 @@ HeadRule head_rule(const SamplingOptions &, const Occurrences &, std::vector<Hea
 
 // A pick for every row of the pass; u [rows] in [0, 1) decides the draws when the temperature is above 0.
 std::vector<Pick> pick(HeadPass &, const SamplingOptions &, const std::vector<double> &u);
+// The same with their confidences.
+std::vector<Pick> pick(HeadPass &, const SamplingOptions &, const std::vector<double> &u, Confidence);
+
+// Margin or entropy from logits over all real tokens: confidence.cc.
+void add_confidence(HeadPass &, Confidence, std::vector<Pick> &);
 
 } // namespace clover

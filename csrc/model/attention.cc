@@ -62,7 +62,7 @@ void place_heads(Pass &p, int layer) {
     const int64_t stored = (m.spec.v_norm ? 2 : 1) * kv; // floats of kv_row
     const int half = s.rotary_dim / 2, hd = s.head_dim;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        float *q = m.scratch.proj.data() + r * width;
+        float *q = p.proj(s) + r * width;
         const float *last = q + width - kv, *raw_k = s.own_values ? last - kv : last;
         const float *cosine = p.angles(layer) + r * 2 * half, *sine = cosine + half;
         float *k = m.scratch.kv_row.data() + r * stored;
@@ -74,7 +74,7 @@ void place_heads(Pass &p, int layer) {
         rotate(q, s.heads, hd, cosine, sine, half);
         scale_query(m.spec, p.start + p.place[size_t(r)], q, s.q_width());
         rotate(k, s.kv_heads, hd, cosine, sine, half);
-        const int64_t at = (p.start + p.place[size_t(r)]) * p.state.kv_row_bytes(layer);
+        const int64_t at = (p.start + p.place[size_t(p.row0 + r)]) * p.state.kv_row_bytes(layer);
         for (int h = 0; h < s.kv_heads; h++) {
             store_kv(format, k + h * hd, hd, cache.k.data() + at + h * part);
             store_kv(format, v + h * hd, hd, cache.v.data() + at + h * part);
@@ -89,18 +89,18 @@ void attend(Pass &p, int layer) {
     const AttentionShape s = m.spec.attention(layer);
     const KvCache &cache = p.state.kv[size_t(layer)];
     const int shared = s.heads / s.kv_heads, hd = s.head_dim;
-    const int stretches = int(p.spans.size());
+    const int stretches = int(p.spans().size());
     const int shares = std::min(shared, (m.pool.size() + stretches * s.kv_heads - 1) / (stretches * s.kv_heads));
     m.pool.run(int64_t(stretches) * s.kv_heads * shares, [&](int64_t item, int worker) {
         const int share = int(item % shares), stretch = int(item / shares % stretches);
         const int kv = int(item / shares / stretches);
-        const auto [row0, rows, begin, end, causal] = p.spans[size_t(stretch)];
+        const auto [row0, rows, begin, end, causal] = p.spans()[size_t(stretch)];
         const int head0 = shared * share / shares;
         AttentionHeads a{};
         a.rows = rows;
         a.heads = shared * (share + 1) / shares - head0;
         a.head_dim = hd;
-        a.q = m.scratch.proj.data() + row0 * int64_t(s.in_rows()) + (kv * shared + head0) * hd;
+        a.q = p.proj(s) + row0 * int64_t(s.in_rows()) + (kv * shared + head0) * hd;
         a.ldq = s.in_rows();
         a.format = p.state.format;
         a.k = cache.k.data() + kv * kv_bytes(a.format, hd);
@@ -125,7 +125,7 @@ void gate_heads(Pass &p, int layer, Forms forms) {
     const AttentionShape s = m.spec.attention(layer);
     const int width = s.q_width();
     m.pool.run(p.rows, [&](int64_t r, int) {
-        const float *gate = m.scratch.proj.data() + r * s.in_rows() + width;
+        const float *gate = p.proj(s) + r * s.in_rows() + width;
         if (s.gate)
             m.kernels.sigmoid_mul(m.scratch.mixed.row(r), width, gate, width, 1, width);
         m.scratch.mixed.quantize(m.kernels, forms, r);
@@ -134,17 +134,22 @@ void gate_heads(Pass &p, int layer, Forms forms) {
 
 } // namespace
 
+void attention_inputs(Pass &p, int layer) {
+    const AttentionWeights &w = p.layer(layer).attn;
+    float *proj = p.proj(p.model.spec.attention(layer));
+    p.multiply({{w.in, p.model.scratch.x.activations(w.in, 0, p.rows), nullptr, p.rows, proj, w.in.n}});
+    place_heads(p, layer);
+}
+
 void attention_layer(Pass &p, int layer) {
     Scratch &s = p.model.scratch;
     const AttentionWeights &w = p.layer(layer).attn;
     s.mixed.shape(w.out.k);
-    p.multiply({{w.in, s.x.activations(w.in, 0, p.rows), nullptr, p.rows, s.proj.data(), w.in.n}});
-    place_heads(p, layer);
     attend(p, layer);
     gate_heads(p, layer, form_of(w.out));
-    p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, s.y.data(), w.out.n}});
+    p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, p.y(), w.out.n}});
     if (w.out_bias)
-        p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(s.y.data() + r * w.out.n, w.out_bias, w.out.n); });
+        p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(p.y() + r * w.out.n, w.out_bias, w.out.n); });
 }
 
 } // namespace clover

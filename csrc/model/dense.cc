@@ -23,7 +23,7 @@ void gated_feed_forward(Pass &p, const DenseWeights &w) {
     s.inner.shape(w.down.k);
     p.multiply({{w.gate_up, s.x.activations(w.gate_up, 0, p.rows), nullptr, p.rows, s.gate_up.data(), w.gate_up.n}});
     p.model.pool.run(p.rows, [&](int64_t r, int) { gate_row(p.model, r, form_of(w.down)); });
-    p.multiply({{w.down, s.inner.activations(w.down, 0, p.rows), nullptr, p.rows, s.y.data(), w.down.n}});
+    p.multiply({{w.down, s.inner.activations(w.down, 0, p.rows), nullptr, p.rows, p.y(), w.down.n}});
 }
 
 void dense_feed_forward(Pass &p, int layer) { gated_feed_forward(p, p.layer(layer).dense); }
@@ -35,12 +35,12 @@ void dense_beside_experts(Pass &p, int layer) {
     const int64_t width = p.model.spec.hidden_size;
     dense_feed_forward(p, layer);
     norm_output(p, w.dense_post_norm);
-    std::copy_n(s.y.data(), p.rows * width, s.beside.data());
+    std::copy_n(p.y(), p.rows * width, s.beside.data());
     sparse_experts(p, layer);
     norm_output(p, w.expert_post_norm);
     p.model.pool.run(p.rows, [&](int64_t r, int) {
         for (int64_t i = r * width; i < (r + 1) * width; i++)
-            s.y.data()[i] += s.beside.data()[i];
+            p.y()[i] += s.beside.data()[i];
     });
 }
 

@@ -15,20 +15,20 @@ void embed(Pass &p) {
     Model &m = p.model;
     const int64_t width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        float *h = m.scratch.h.data() + r * width;
-        m.kernels.dequantize_row(m.weights.embed, p.ids[size_t(r)], h);
+        float *h = p.h() + r * width;
+        m.kernels.dequantize_row(m.weights.embed, p.ids[size_t(p.row0 + r)], h);
         for (int64_t i = 0; m.spec.embed_scale != 1 && i < width; i++)
             h[i] *= m.spec.embed_scale;
-        std::fill_n(m.scratch.y.data() + r * width, width, 0.0f);
+        std::fill_n(p.y() + r * width, width, 0.0f);
     });
     m.counters.bytes_read += matrix_bytes(m.weights.embed) / m.spec.vocab_size * p.rows;
 }
 
-// out [n, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
+// out [N, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
 // would be off by 0.004.
 void rotary_angles(Pass &p, const std::vector<double> &inv_freq, double factor, float *out) {
     const size_t half = inv_freq.size();
-    for (int64_t r = 0; r < p.rows; r++) {
+    for (int64_t r = 0; r < p.total; r++) {
         float *row = out + r * int64_t(2 * half);
         for (size_t i = 0; i < half; i++) {
             const double angle = double(p.start + p.place[size_t(r)]) * inv_freq[i];
@@ -54,9 +54,8 @@ bool add_row(float *h, const float *y, int64_t n) {
 // h += y of the half before, `half` halves being done; behind a whole layer h *= its scale.
 void add_half(Pass &p, int64_t row, int half) {
     const int64_t width = p.model.spec.hidden_size;
-    Scratch &s = p.model.scratch;
-    float *h = s.h.data() + row * width;
-    const bool finite = add_row(h, s.y.data() + row * width, width);
+    float *h = p.h() + row * width;
+    const bool finite = add_row(h, p.y() + row * width, width);
     if (p.model.spec.layer_scales && half && half % 2 == 0) {
         const LayerWeights &w = p.layer(half / 2 - 1);
         const float scale = row < p.committed ? w.commit_scale : w.preview_scale;
@@ -68,10 +67,11 @@ void add_half(Pass &p, int64_t row, int half) {
     p.bad_half.compare_exchange_strong(none, half); // halves run one after the other: the first one stays
 }
 
-void normalise_row(Model &m, int64_t r, const float *norm, Forms forms) {
+void normalise_row(Pass &p, int64_t r, const float *norm, Forms forms) {
+    Model &m = p.model;
     const int width = m.spec.hidden_size;
-    m.kernels.rmsnorm(m.scratch.h.data() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width,
-                      m.scratch.x.row(r), width);
+    m.kernels.rmsnorm(p.h() + r * width, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, m.scratch.x.row(r),
+                      width);
     m.scratch.x.quantize(m.kernels, forms, r);
 }
 
@@ -79,7 +79,7 @@ void normalise_row(Model &m, int64_t r, const float *norm, Forms forms) {
 void next_input(Pass &p, int half, const float *norm, Forms forms) {
     p.model.pool.run(p.rows, [&](int64_t r, int) {
         add_half(p, r, half);
-        normalise_row(p.model, r, norm, forms);
+        normalise_row(p, r, norm, forms);
     });
 }
 
@@ -90,7 +90,7 @@ void observe(const Pass &p, int layer, Half half) {
 
 void finish(Pass &p) {
     const int halves = 2 * int(p.model.spec.layers.size());
-    p.model.pool.run(p.rows, [&](int64_t r, int) { add_half(p, r, halves); });
+    p.each_chunk([&] { p.model.pool.run(p.rows, [&](int64_t r, int) { add_half(p, r, halves); }); });
     const int bad = p.bad_half.load();
     if (bad < 0)
         return;
@@ -104,18 +104,19 @@ void finish(Pass &p) {
 Span seen_from(const Pass &p, const BlockGrid &grid, int row) {
     const bool commit = row < p.committed;
     const int all = p.committed + p.block_rows;
-    if (!p.model.spec.block_mask())
+    if (!p.model.spec.sees_ahead())
         return {row, 1, commit ? 0 : p.committed, commit ? p.committed : all, commit};
     const int64_t at = p.start + p.place[size_t(row)];
     const int64_t begin = std::max<int64_t>(0, grid.begin(at) - p.start);
     return {row, 1, int(begin), int(std::min<int64_t>(grid.end(at) - p.start, commit ? p.committed : all)), false};
 }
 
-// Rows that see the same, as many as one piece of work takes.
-std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
+// Rows of a chunk that see the same, as many as one piece of work takes.
+std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid, int row0, int rows) {
     std::vector<Span> spans;
-    for (int row = 0; row < p.rows; row++) {
-        const Span next = seen_from(p, grid, row);
+    for (int row = 0; row < rows; row++) {
+        Span next = seen_from(p, grid, row0 + row);
+        next.row0 = row;
         Span *last = spans.empty() ? nullptr : &spans.back();
         if (last && last->rows < kAttentionRows && last->begin == next.begin && last->end == next.end &&
             last->causal == next.causal)
@@ -126,9 +127,22 @@ std::vector<Span> spans_of(const Pass &p, const BlockGrid &grid) {
     return spans;
 }
 
+// A pass under a full mask may be as long as a text: its rows share products with no more of them than those of a
+// commit do. Who looks on wants to see a pass whole.
+std::vector<Chunk> chunks_of(const Pass &p, const BlockGrid &grid) {
+    const bool whole = !p.model.spec.full_mask() || p.model.observer;
+    const int most = whole ? p.total : Model::kChunkRows;
+    std::vector<Chunk> chunks;
+    for (int row = 0; row < p.total; row += most) {
+        const int rows = std::min(most, p.total - row);
+        chunks.push_back({row, rows, spans_of(p, grid, row, rows)});
+    }
+    return chunks;
+}
+
 // Rows of a commit that no later pass computes again: under a block mask those of whole blocks.
 int settled_rows(const Pass &p, const BlockGrid &grid) {
-    if (!p.model.spec.block_mask())
+    if (!p.model.spec.sees_ahead())
         return p.committed;
     return int(std::max<int64_t>(0, grid.begin(p.start + p.committed) - p.start));
 }
@@ -137,18 +151,18 @@ int settled_rows(const Pass &p, const BlockGrid &grid) {
 
 Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const std::vector<int> &block_ids,
            const PreviewOptions &options, const BlockGrid &grid)
-    : model(model), state(state), ids(commit, commit + commit_rows), place(size_t(commit_rows)),
-      start(state.position - int64_t(state.open.size())), committed(commit_rows), block_rows(int(block_ids.size())),
-      block(options.block), soft(options.soft), coreset(options.coreset),
-      history_width(options.width ? options.width : block_rows) {
+    : model(model), state(state), ids(commit, commit + commit_rows), place(size_t(commit_rows)), start(state.settled()),
+      committed(commit_rows), block_rows(int(block_ids.size())), block(options.block), soft(options.soft),
+      coreset(options.coreset), history_width(options.width ? options.width : block_rows) {
     std::iota(place.begin(), place.end(), 0);
     for (int i = 0, n = int(options.rows ? options.rows->size() : block_ids.size()); i < n; i++) {
         const int row = options.rows ? (*options.rows)[size_t(i)] : i;
         ids.push_back(block_ids[size_t(row)]);
         place.push_back(committed + row);
     }
-    rows = int(ids.size());
-    spans = spans_of(*this, grid);
+    total = int(ids.size());
+    chunks = chunks_of(*this, grid);
+    take(chunks[0]);
     settled = settled_rows(*this, grid);
 }
 
@@ -157,7 +171,9 @@ DeltaRecord *Pass::record(int i) const {
 }
 
 const float *Pass::angles(int layer) const {
-    return model.scratch.rope.data() + (model.spec.local_rope(layer) ? int64_t(rows) * model.spec.rotary_dim : 0);
+    const int64_t row = row0, dim = model.spec.rotary_dim;
+    return model.scratch.rope.data() +
+           (model.spec.local_rope(layer) ? total * dim + row * model.spec.local_rotary_dim() : row * dim);
 }
 
 void Pass::multiply(const std::vector<Product> &products) {
@@ -167,7 +183,7 @@ void Pass::multiply(const std::vector<Product> &products) {
 }
 
 void normalise(Pass &p, const float *norm, Forms forms) {
-    p.model.pool.run(p.rows, [&](int64_t r, int) { normalise_row(p.model, r, norm, forms); });
+    p.model.pool.run(p.rows, [&](int64_t r, int) { normalise_row(p, r, norm, forms); });
 }
 
 void norm_output(Pass &p, const float *norm) {
@@ -176,9 +192,14 @@ void norm_output(Pass &p, const float *norm) {
     Model &m = p.model;
     const int width = m.spec.hidden_size;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        float *y = m.scratch.y.data() + r * width;
+        float *y = p.y() + r * width;
         m.kernels.rmsnorm(y, width, norm, m.spec.norm_offset, m.spec.rms_eps, 1, width, y, width);
     });
+}
+
+void mixer_inputs(Pass &p, int layer) {
+    if (p.layer(layer).kind == LayerKind::attention)
+        attention_inputs(p, layer);
 }
 
 void mixer(Pass &p, int layer) {
@@ -196,24 +217,29 @@ void feed_forward(Pass &p, int layer) {
 }
 
 void forward(Pass &p) {
-    embed(p);
+    p.each_chunk([&] { embed(p); });
     if (p.block_rows && p.model.spec.self_conditioning_intermediate)
         condition(p);
     float *rope = p.model.scratch.rope.data();
     rotary_angles(p, p.model.inv_freq, p.model.spec.rope_attention_factor, rope);
-    rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.rows) * p.model.spec.rotary_dim);
+    rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.total) * p.model.spec.rotary_dim);
     const int layers = int(p.model.spec.layers.size());
     for (int i = 0; i < layers; i++) {
         const LayerWeights &w = p.layer(i);
-        next_input(p, 2 * i, w.norm1, mixer_forms(w));
-        mixer(p, i);
-        observe(p, i, Half::mixer);
-        next_input(p, 2 * i + 1, w.norm2, w.has_dense() ? dense_forms(w) : expert_forms(w));
-        feed_forward(p, i);
-        observe(p, i, Half::feed_forward);
+        p.each_chunk([&] {
+            next_input(p, 2 * i, w.norm1, mixer_forms(w));
+            mixer_inputs(p, i);
+        });
+        p.each_chunk([&] {
+            mixer(p, i);
+            observe(p, i, Half::mixer);
+            next_input(p, 2 * i + 1, w.norm2, w.has_dense() ? dense_forms(w) : expert_forms(w));
+            feed_forward(p, i);
+            observe(p, i, Half::feed_forward);
+        });
     }
     finish(p);
-    p.model.counters.rows += p.rows;
+    p.model.counters.rows += p.total;
 }
 
 } // namespace clover

@@ -15,20 +15,27 @@ struct Span {
     bool causal;
 };
 
+// Rows [row0, row0 + rows) of a pass, which go through the products together; its spans' rows count from row0.
+struct Chunk {
+    int row0, rows;
+    std::vector<Span> spans;
+};
+
 // The rows of a pass: first those that a commit stores, then those of a block that a preview looks at. Either may be
 // none. The block's rows read what the commit leaves: in each layer it goes first.
 struct Pass {
     Model &model;
-    State &state;            // a preview uses the rows of its caches behind the committed ones as working space
-    std::vector<int> ids;    // [n]
-    std::vector<int> place;  // [n] positions behind `start`, ascending
-    int64_t start;           // position of the first row
-    int rows;                // n
-    int committed;           // leading rows that a commit stores
-    int block_rows = 0;      // of the block behind them, computed here or kept by `block`
-    Block *block = nullptr;  // preview: what is kept from step to step; may be null
-    std::vector<Span> spans; // of attention
-    int settled;             // leading rows of the commit that move the recurrent states on; the others run on copies
+    State &state;              // a preview uses the rows of its caches behind the committed ones as working space
+    std::vector<int> ids;      // [N]
+    std::vector<int> place;    // [N] positions behind `start`, ascending
+    int64_t start;             // position of the first row
+    int total;                 // N, rows of the pass
+    std::vector<Chunk> chunks; // one, but under a full mask, whose passes may be long
+    int row0 = 0, rows = 0;    // the chunk at hand, n rows
+    int committed;             // leading rows that a commit stores
+    int block_rows = 0;        // of the block behind them, computed here or kept by `block`
+    Block *block = nullptr;    // preview: what is kept from step to step; may be null
+    int settled;               // leading rows of the commit that move the recurrent states on; the others run on copies
     const float *soft = nullptr;   // preview: [n, H] mean embeddings of the one before; null: there is none
     int coreset = 0;               // preview: experts that the block may use; 0: all
     double history_width = 0;      // preview: rows that the history's logit counts
@@ -40,6 +47,21 @@ struct Pass {
     Pass(Model &, State &, const int *ids, int rows, const std::vector<int> &block_ids, const PreviewOptions &options,
          const BlockGrid &grid);
 
+    // Calls body() with one chunk after the other at hand.
+    template <class Body> void each_chunk(Body &&body) {
+        for (at_ = 0; at_ < chunks.size(); at_++) {
+            take(chunks[at_]);
+            body();
+        }
+        at_ = 0;
+        take(chunks[0]);
+    }
+    const std::vector<Span> &spans() const { return chunks[at_].spans; } // of attention
+
+    // Rows of the chunk at hand in what scratch keeps of the whole pass.
+    float *h() const { return model.scratch.h.data() + row0 * int64_t(model.spec.hidden_size); }
+    float *y() const { return model.scratch.y.data() + row0 * int64_t(model.spec.hidden_size); }
+    float *proj(const AttentionShape &s) const { return model.scratch.proj.data() + row0 * int64_t(s.in_rows()); }
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
     int previewed() const { return rows - committed; } // rows that a preview computes
     // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].
@@ -48,16 +70,29 @@ struct Pass {
     DeltaRecord *record(int i) const;
     // Products with dense matrices, counted.
     void multiply(const std::vector<Product> &);
+
+  private:
+    void take(const Chunk &chunk) {
+        row0 = chunk.row0;
+        rows = chunk.rows;
+    }
+
+    size_t at_ = 0;
 };
 
-// scratch.h [n, H] <- the residual stream behind the last layer. A commit writes the layers' states; the
+// scratch.h [N, H] <- the residual stream behind the last layer. A commit writes the layers' states; the
 // state's position, last row and record are the caller's to update. Throws Error naming the layer
 // whose output is not finite.
 void forward(Pass &);
 
-// The two halves of a layer. Each, and each of their kinds, reads scratch.x [n, H] and writes scratch.y [n, H].
+// What rows see of each other in a mixer: attention's keys and values, from scratch.x [n, H]. (DeltaNet's rows are one
+// chunk, whose mixer does it all.)
+void mixer_inputs(Pass &, int layer);
+
+// The two halves of a layer. Each, and each of their kinds, reads scratch.x [n, H] and writes y [n, H].
 void mixer(Pass &, int layer);
 void feed_forward(Pass &, int layer);
+void attention_inputs(Pass &, int layer);
 void attention_layer(Pass &, int layer);
 void delta_layer(Pass &, int layer);
 void sparse_experts(Pass &, int layer);

@@ -20,7 +20,12 @@ struct BlockGrid {
     int64_t end(int64_t position) const { return begin(position) + width; }
 };
 
-// Of what is computed behind a state: counted from position 0, or such that one block starts or ends at `origin`.
-inline BlockGrid grid_of(const Spec &s, int64_t origin) { return {s.absolute_blocks() ? 0 : origin, s.block_size}; }
+// Of what is computed behind a state: counted from position 0, or such that one block starts or ends at `origin`. Under
+// a full mask all positions are one block.
+inline BlockGrid grid_of(const Spec &s, int64_t origin) {
+    if (s.full_mask())
+        return {0, 1 << 30};
+    return {s.absolute_blocks() ? 0 : origin, s.block_size};
+}
 
 } // namespace clover

@@ -26,6 +26,11 @@ Product normalise(Model &m, const float *hidden, const std::vector<int> &rows) {
 
 void head_logits(Model &m, const float *hidden, const std::vector<int> &rows, float *out) {
     const int64_t vocab = m.spec.vocab_size;
+    const auto room = std::ptrdiff_t(m.scratch.rows());
+    if (room && std::ptrdiff_t(rows.size()) > room) { // of a pass in chunks
+        head_logits(m, hidden, {rows.begin(), rows.begin() + room}, out);
+        return head_logits(m, hidden, {rows.begin() + room, rows.end()}, out + room * vocab);
+    }
     Product product = normalise(m, hidden, rows);
     product.y = out;
     product.ldy = vocab;

@@ -80,6 +80,11 @@ void require_whole(const State &state) {
         throw Error("an error ended a commit half way; restore a snapshot or truncate the state to 0");
 }
 
+// Rows of the largest chunk of a pass over `total` rows.
+int chunk_of(const Model &m, int total) {
+    return m.spec.full_mask() && !m.observer ? std::min(total, Model::kChunkRows) : total;
+}
+
 // Room for what the previews of `rows` rows keep; nothing is kept yet.
 void make_room(const Spec &s, Block &block, int rows) {
     block.clear();
@@ -124,8 +129,9 @@ State Model::new_state(int64_t max_tokens) const {
     if (max_tokens < 1 || max_tokens > spec.max_positions)
         throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes 1 to " +
                                  std::to_string(spec.max_positions));
+    const int rows = spec.full_mask() ? int(max_tokens) : std::max(1, spec.block_size); // of a pass
     require_memory("a state for " + std::to_string(max_tokens) + " tokens and its working memory",
-                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(std::max(1, spec.block_size)));
+                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(chunk_of(*this, rows), rows));
     return State(spec, max_tokens, kv_format);
 }
 
@@ -143,6 +149,8 @@ void Model::check_coreset(int coreset) const {
     if (coreset != 0 && (coreset < spec.top_k || coreset > spec.num_experts))
         throw ArgumentError("coreset " + std::to_string(coreset) + " is neither 0 nor in [" +
                             std::to_string(spec.top_k) + ", " + std::to_string(spec.num_experts) + "]");
+    if (coreset && spec.full_mask())
+        throw UnsupportedModel("a coreset is not supported of mask \"full\"");
 }
 
 void Model::check_commit(const State &state, const std::vector<int> &ids) const {
@@ -162,8 +170,10 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     const int64_t n = int64_t(ids.size());
     if (rollback && n > kChunkRows)
         throw ArgumentError("a commit with rollback takes at most " + std::to_string(kChunkRows) + " tokens");
-    if (rollback && spec.block_mask())
-        throw UnsupportedModel("a commit with rollback is not supported of mask \"block\"");
+    if (rollback && spec.sees_ahead())
+        throw UnsupportedModel("a commit with rollback is not supported of mask \"" + spec.mask + "\"");
+    if (spec.full_mask())
+        return commit_text(state, ids, want, logits, tick);
     const int64_t end = state.position + n, start = state.position - int64_t(state.open.size());
     const BlockGrid grid = grid_of(spec, end);
     const std::vector<int> all = behind_open(state, ids);
@@ -189,6 +199,17 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     }
 }
 
+void Model::commit_text(State &state, const std::vector<int> &ids, Logits want, float *logits, const Tick &tick) {
+    std::vector<int> text = behind_open(state, ids);
+    if (want != Logits::none) {
+        tick();
+        run_preview(state, {}, text, {});
+        head_logits(*this, scratch.h.data(), wanted_rows(want, int(state.open.size()), int(text.size())), logits);
+    }
+    state.position = int64_t(text.size());
+    state.open = std::move(text);
+}
+
 void Model::require_preview() const {
     if (!spec.preview)
         throw UnsupportedModel("the model is autoregressive: it cannot denoise blocks");
@@ -199,9 +220,13 @@ void Model::check_preview(const State &state, const std::vector<int> &ids, const
     require_whole(state);
     check_ids(ids, true);
     check_coreset(options.coreset);
-    if (ids.empty() || ids.size() > size_t(kMaxBlock))
+    const int64_t most = spec.full_mask() ? spec.max_positions : kMaxBlock;
+    if (ids.empty() || int64_t(ids.size()) > most)
         throw ArgumentError("a block of " + std::to_string(ids.size()) + " tokens is outside [1, " +
-                            std::to_string(kMaxBlock) + "]");
+                            std::to_string(most) + "]");
+    if (spec.full_mask() && state.position + int64_t(ids.size()) > spec.max_positions)
+        throw ContextLengthError("a canvas of " + std::to_string(ids.size()) + " behind position " +
+                                 std::to_string(state.position) + ": the model takes " + std::to_string(most));
     if (options.width < 0)
         throw ArgumentError("width " + std::to_string(options.width) + " is negative");
     if (!options.rows)
@@ -238,6 +263,8 @@ int Model::commit_and_preview(State &state, const std::vector<int> &ids, const s
                             std::to_string(kMaxBlock));
     if (spec.self_conditioning_intermediate)
         throw UnsupportedModel("a model with self-conditioning commits in passes of their own");
+    if (spec.full_mask())
+        throw UnsupportedModel("under mask \"full\" a commit takes no pass");
     if (options.rows)
         throw ArgumentError("the first preview of a block leaves no row out");
     const int64_t end = state.position + int64_t(ids.size());
@@ -256,7 +283,8 @@ int Model::run_preview(State &state, const std::vector<int> &ids, const std::vec
                        const PreviewOptions &options) {
     const int committed = int(ids.size()), n = int(block.size());
     const int64_t width = spec.hidden_size, behind = state.position - int64_t(state.open.size()) + committed + n;
-    scratch.reserve(committed + n);
+    const int total = committed + (options.rows ? int(options.rows->size()) : n);
+    scratch.reserve(chunk_of(*this, total), total);
     state.reserve(behind);
     if (options.block && options.block->rows != n)
         make_room(spec, *options.block, n);
@@ -276,7 +304,7 @@ int Model::run_preview(State &state, const std::vector<int> &ids, const std::vec
     if (spec.block_mask() && !spec.has(LayerKind::deltanet) && !options.coreset && !options.rows &&
         n <= spec.block_size) {
         state.previewed = block;
-        std::copy_n(h + int64_t(pass.rows - 1) * width, width, state.previewed_hidden.data());
+        std::copy_n(h + int64_t(pass.total - 1) * width, width, state.previewed_hidden.data());
     }
     return committed;
 }
@@ -289,6 +317,11 @@ void Model::truncate(State &state, int64_t position) {
     require_whole(state);
     if (position == state.position)
         return;
+    if (spec.full_mask() && position > 0 && position < state.position) {
+        state.open.resize(size_t(position));
+        state.position = position;
+        return;
+    }
     Rollback &record = state.rollback;
     const int64_t keep = position - record.start;
     if (keep < 0 || keep > record.rows || record.rows == 0)
@@ -305,6 +338,8 @@ void Model::truncate(State &state, int64_t position) {
 
 void Model::last_logits(const State &state, float *logits) {
     require_whole(state);
+    if (spec.full_mask())
+        throw UnsupportedModel("under mask \"full\" the last row's logits depend on what follows it");
     head_logits(*this, state.hidden.data(), {0}, logits);
 }
 

@@ -70,7 +70,8 @@ class Model {
     // what follows, and one that the last preview has computed costs no pass. Only with blocks that count from the end
     // of a commit the split says where they lie. Writes [n or 1, vocab_size] to `logits`. `rollback` lets truncate()
     // return to any row of this commit; at most kChunkRows rows; UnsupportedModel with a block mask. A tick that throws
-    // leaves the state after the last whole chunk.
+    // leaves the state after the last whole chunk. Under a full mask a text is taken down and nothing computed but the
+    // logits asked for.
     void commit(State &, const std::vector<int> &ids, Logits, bool rollback, float *logits, const Tick &tick);
 
     // One denoising pass over a block behind the state, which stays as it is. Leaves the last layer's
@@ -85,10 +86,10 @@ class Model {
 
     // Back to position 0, or to any row of the last commit made with rollback: the state is then the one
     // that committing only the rows before it would have left. Bit for bit in the sequential form; in the
-    // closed one but for a commit of one row, which is sequential.
+    // closed one but for a commit of one row, which is sequential. Under a full mask to any position.
     void truncate(State &, int64_t position);
 
-    // Logits [vocab_size] of the last committed row. The state's position must not be 0.
+    // Logits [vocab_size] of the last committed row. The state's position must not be 0, nor the mask full.
     void last_logits(const State &, float *logits);
 
     void check_ids(const std::vector<int> &ids, bool mask_allowed) const;
@@ -110,11 +111,12 @@ class Model {
     const std::vector<double> local_inv_freq; // of layers with a window; empty: the same
 
     static constexpr int kChunkRows = 128; // of one pass of a commit
-    static constexpr int kMaxBlock = 1024; // rows of a preview
+    static constexpr int kMaxBlock = 1024; // rows of a preview, but under a full mask
 
   private:
     void check_commit(const State &, const std::vector<int> &ids) const;
     void check_preview(const State &, const std::vector<int> &ids, const PreviewOptions &) const;
+    void commit_text(State &, const std::vector<int> &ids, Logits, float *logits, const Tick &);
     int run_preview(State &, const std::vector<int> &ids, const std::vector<int> &block, const PreviewOptions &);
 };
 

@@ -294,7 +294,7 @@ void combine(Pass &p) {
     Scratch &s = m.scratch;
     const int64_t hidden = m.spec.hidden_size, k = m.spec.top_k;
     m.pool.run(p.rows, [&](int64_t r, int) {
-        float *y = s.y.data() + r * hidden;
+        float *y = p.y() + r * hidden;
         std::fill_n(y, hidden, 0.0f);
         const auto add = [&](float weight, const float *row) {
             for (int64_t i = 0; i < hidden; i++)

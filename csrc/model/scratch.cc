@@ -35,7 +35,7 @@ Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(
 }
 
 template <class Self, class OnBuffer, class OnInput>
-void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input) {
+void Scratch::visit(Self &self, int64_t n, int64_t total, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input) {
     const Spec &s = self.spec_;
     const bool deltanet = s.has(LayerKind::deltanet);
     int64_t attn_in = 0, q_width = 0, kv_width = 0; // of the widest attention layer
@@ -46,11 +46,11 @@ void Scratch::visit(Self &self, int64_t n, int64_t mixer_floats, OnBuffer &&buff
     }
     const int64_t delta_in = deltanet ? s.delta_in_rows() : 0, v_width = deltanet ? s.value_width() : 0;
     const int64_t heads = deltanet ? s.delta_v_heads : 0, pairs = n * s.top_k;
-    buffer(self.h, n * s.hidden_size);
-    buffer(self.y, n * s.hidden_size);
+    buffer(self.h, total * s.hidden_size);
+    buffer(self.y, total * s.hidden_size);
     input(self.x, n, s.hidden_size, self.x_forms_);
-    buffer(self.rope, self.attention_.empty() ? 0 : n * (s.rotary_dim + s.local_rotary_dim()));
-    buffer(self.proj, n * std::max(attn_in, delta_in));
+    buffer(self.rope, self.attention_.empty() ? 0 : total * (s.rotary_dim + s.local_rotary_dim()));
+    buffer(self.proj, total * std::max(attn_in, delta_in));
     input(self.mixed, n, std::max(q_width, v_width), self.mixed_forms_);
     buffer(self.ba, n * 2 * heads);
     buffer(self.g, n * heads);
@@ -94,24 +94,29 @@ int64_t Scratch::mixer_floats(int rows) const {
     return (mixer + 15) / 16 * 16; // shares start on a cache line
 }
 
-int64_t Scratch::bytes(int rows) const {
+int64_t Scratch::bytes(int rows, int total) const {
     int64_t sum = 0;
     visit(
-        *this, rows, mixer_floats(rows), [&](const auto &b, int64_t n) { sum += n * int64_t(sizeof(*b.data())); },
+        *this, rows, std::max(rows, total), mixer_floats(rows),
+        [&](const auto &b, int64_t n) { sum += n * int64_t(sizeof(*b.data())); },
         [&](const Input &, int64_t n, int64_t k, Forms forms) { sum += Input::bytes(n, k, forms); });
     return sum;
 }
 
-void Scratch::reserve(int rows) {
-    if (rows <= rows_)
+void Scratch::reserve(int rows, int total) {
+    total = std::max(rows, total);
+    if (rows <= rows_ && total <= total_)
         return;
-    require_memory("working memory of a pass over " + std::to_string(rows) + " rows", bytes(rows));
-    rows_ = 0; // an allocation that fails half way leaves nothing usable
+    rows = std::max(rows, rows_);
+    total = std::max(total, total_);
+    require_memory("working memory of a pass over " + std::to_string(total) + " rows", bytes(rows, total));
+    rows_ = total_ = 0; // an allocation that fails half way leaves nothing usable
     mixer_share = mixer_floats(rows);
     visit(
-        *this, rows, mixer_share, [](auto &b, int64_t n) { b.resize(n); },
+        *this, rows, total, mixer_share, [](auto &b, int64_t n) { b.resize(n); },
         [](Input &in, int64_t n, int64_t k, Forms forms) { in.reserve(n, k, forms); });
     rows_ = rows;
+    total_ = total;
 }
 
 } // namespace clover

@@ -1,4 +1,4 @@
-// Working memory of a pass, sized once for the largest number of rows seen. n: rows of the pass.
+// Working memory of a pass, sized once for the largest number of rows seen. n: rows of a chunk of the pass, N: of all.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,18 @@ class Scratch {
   public:
     Scratch(const Spec &, const Weights &, int threads);
 
-    // Room for `rows` rows. Throws MemoryError before anything is allocated.
-    void reserve(int rows);
-    int64_t bytes(int rows) const;
+    // Room for chunks of `rows` rows of a pass of `total`; 0: one chunk. Throws MemoryError before anything is
+    // allocated.
+    void reserve(int rows, int total = 0);
+    int64_t bytes(int rows, int total = 0) const;
+    int rows() const { return rows_; } // that a chunk may have
 
-    Buffer<float> h; // [n, H] the residual stream
-    Buffer<float> y; // [n, H] what a layer's half adds to it
+    Buffer<float> h; // [N, H] the residual stream
+    Buffer<float> y; // [N, H] what a layer's half adds to it
     Input x;         // [n, H] normalised h
 
-    Buffer<float> rope; // [n, rotary_dim] cosines, then sines, of each row's angles; behind them the local ones
-    Buffer<float> proj; // [n, in_rows] of an attention layer, or [n, delta_in_rows]
+    Buffer<float> rope; // [N, rotary_dim] cosines, then sines, of each row's angles; behind them the local ones
+    Buffer<float> proj; // [N, in_rows] of an attention layer, or [n, delta_in_rows]
     Input mixed;        // [n, nh*hd] or [n, Hv*dv] heads' outputs
 
     Buffer<float> ba;          // [n, 2 Hv]
@@ -72,13 +74,14 @@ class Scratch {
     int64_t mixer_floats(int rows) const; // what mixer_share becomes
     // Calls buffer(b, length) or input(in, rows, width, forms) for everything that grows with the rows.
     template <class Self, class OnBuffer, class OnInput>
-    static void visit(Self &self, int64_t rows, int64_t mixer_floats, OnBuffer &&buffer, OnInput &&input);
+    static void visit(Self &self, int64_t rows, int64_t total, int64_t mixer_floats, OnBuffer &&buffer,
+                      OnInput &&input);
 
     Spec spec_;
     std::vector<AttentionShape> attention_; // of the attention layers
     Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, inner_forms_ = 0;
     int threads_;
-    int rows_ = 0;
+    int rows_ = 0, total_ = 0;
 };
 
 // Rows of a pass that one piece of work takes through attention: what they accumulate stays in the second cache.

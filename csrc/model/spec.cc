@@ -161,8 +161,13 @@ void check_preview(const Spec &s) {
 }
 
 void check_supported(const Spec &s) {
-    if (s.mask != "causal" && s.mask != "block")
-        throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal and block are)");
+    if (s.mask != "causal" && s.mask != "block" && s.mask != "full")
+        throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal, block and full are)");
+    if (s.full_mask() && (!s.preview || s.has(LayerKind::deltanet) || s.uniform_noise()))
+        throw UnsupportedModel("spec: mask \"full\" is not supported of autoregressive models, DeltaNet layers or "
+                               "noise \"uniform\"");
+    if (s.full_mask() && (!s.windows.empty() || s.coreset_size))
+        throw UnsupportedModel("spec: windows and coreset_size are not supported of mask \"full\"");
     if (s.delta_preview != "operator" && !s.causal_delta())
         throw UnsupportedModel("spec: delta_preview \"" + s.delta_preview +
                                "\" is not supported (operator and causal are)");

@@ -111,7 +111,7 @@ struct Spec {
     int history_ref_rows = 32;       // rows at which the history's logit is history_bias itself
 
     // causal: commits are causal, a preview's rows see all of their block. block: rows of either see their block
-    // and all before it.
+    // and all before it. full: rows of either see the whole text, the masks behind it included.
     std::string mask = "causal";
     // Where blocks are counted from: absolute, position 0; prompt_end, the end of what is committed in one call.
     std::string block_origin = "prompt_end";
@@ -130,6 +130,8 @@ struct Spec {
     bool local_rope(int layer) const { return rope_local_theta != 0 && window(layer) != 0; }
     int local_rotary_dim() const { return rope_local_theta == 0 ? 0 : rope_local_dim ? rope_local_dim : rotary_dim; }
     bool block_mask() const { return mask == "block"; }
+    bool full_mask() const { return mask == "full"; }
+    bool sees_ahead() const { return mask != "causal"; } // outputs of rows depend on what follows
     bool uniform_noise() const { return noise == "uniform"; }
     bool row_before_decides() const { return logit_shift || block_seed; } // a block's first token
     bool absolute_blocks() const { return block_origin == "absolute"; }

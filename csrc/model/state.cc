@@ -51,7 +51,7 @@ State::State(const Spec &spec, int64_t capacity, KvFormat format)
 void State::reserve(int64_t rows) {
     if (rows <= reserved_)
         return;
-    previewed.clear(); // only committed rows move along
+    previewed.clear(); // only settled rows move along
     passes++;
     const int64_t wanted = std::max(rows, std::min(capacity, std::max(reserved_ + reserved_ / 2, kChunkRows)));
     require_memory("keys and values of " + std::to_string(wanted) + " tokens",
@@ -60,8 +60,8 @@ void State::reserve(int64_t rows) {
         if (spec_.layers[i] != LayerKind::attention)
             continue;
         const int64_t row = kv_row_bytes(int(i));
-        kv[i].k.grow(wanted * row, position * row);
-        kv[i].v.grow(wanted * row, position * row);
+        kv[i].k.grow(wanted * row, settled() * row);
+        kv[i].v.grow(wanted * row, settled() * row);
     }
     reserved_ = wanted;
 }
@@ -85,11 +85,11 @@ void State::copy_from(const State &from) {
     for (size_t i = 0; i < kv.size(); i++) {
         delta[i].S.assign(from.delta[i].S.data(), from.delta[i].S.size());
         delta[i].ring.assign(from.delta[i].ring.data(), from.delta[i].ring.size());
-        if (spec_.layers[i] != LayerKind::attention || from.position == 0)
+        if (spec_.layers[i] != LayerKind::attention || from.settled() == 0)
             continue;
         const int64_t row = kv_row_bytes(int(i));
-        std::copy_n(from.kv[i].k.data(), from.position * row, kv[i].k.data());
-        std::copy_n(from.kv[i].v.data(), from.position * row, kv[i].v.data());
+        std::copy_n(from.kv[i].k.data(), from.settled() * row, kv[i].k.data());
+        std::copy_n(from.kv[i].v.data(), from.settled() * row, kv[i].v.data());
     }
     hidden.assign(from.hidden.data(), from.hidden.size());
     position = from.position;

@@ -45,7 +45,8 @@ class State {
 
     int64_t position = 0; // committed tokens
     // The last of them, where they end within a block of a block mask: their outputs depend on what will follow in
-    // the block, so passes that follow compute them again. Their keys and values are working space, too.
+    // the block, so passes that follow compute them again. Their keys and values are working space, too. Under a full
+    // mask they are all of them.
     std::vector<int> open;
     int64_t capacity; // most tokens that may be committed
     KvFormat format;  // of the caches
@@ -65,6 +66,8 @@ class State {
     // whose logits nobody asks for.
     Buffer<float> hidden;
     Rollback rollback;
+
+    int64_t settled() const { return position - int64_t(open.size()); } // committed tokens whose keys are kept
 
     // Room for `rows` rows of keys and values, committed or not. Throws MemoryError.
     void reserve(int64_t rows);

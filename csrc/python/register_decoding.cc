@@ -24,9 +24,9 @@ std::vector<bool> accept_least_entropy(const std::vector<double> &entropy, doubl
 }
 
 // The logits become a head whose rows have one column, and the activations are 1.
-std::pair<int, float> pick_token(const Floats &logits, int valid_vocab, int mask_token_id, const py::dict &options,
-                                 const Occurrences &seen, double u) {
-    const SamplingOptions sampling = options_from(options).sampling;
+Pick pick_from(const Floats &logits, int valid_vocab, int mask_token_id, const DecodeOptions &options,
+               const Occurrences &seen, double u) {
+    const SamplingOptions &sampling = options.sampling;
     std::vector<HeadRule::Penalty> penalties;
     HeadRule rule = head_rule(sampling, seen, penalties);
     rule.valid = valid_vocab;
@@ -39,8 +39,17 @@ std::pair<int, float> pick_token(const Floats &logits, int valid_vocab, int mask
     std::vector<HeadStats> parts(size_t(head_stripes(tiles_of(n))));
     std::vector<float> work(size_t(head_scratch_floats(1)));
     HeadPass head(kernels(), pool, product, rule, parts.data(), work.data());
-    const Pick p = pick(head, sampling, {u})[0];
+    return pick(head, sampling, {u}, options.unmasking.confidence)[0];
+}
+
+std::pair<int, float> pick_token(const Floats &logits, int valid_vocab, int mask_token_id, const py::dict &options,
+                                 const Occurrences &seen, double u) {
+    const Pick p = pick_from(logits, valid_vocab, mask_token_id, options_from(options), seen, u);
     return {p.id, p.probability};
+}
+
+float confidence(const Floats &logits, int valid_vocab, int mask_token_id, const py::dict &options, double u) {
+    return pick_from(logits, valid_vocab, mask_token_id, options_from(options), {}, u).confidence;
 }
 
 } // namespace
@@ -54,6 +63,8 @@ void register_decoding(py::module_ &m) {
     sub.def("uniform", &uniform, "seed"_a, "position"_a, "step"_a, "The number in [0, 1) that decides a draw.");
     sub.def("pick", &pick_token, "logits"_a, py::kw_only(), "valid_vocab"_a, "mask_token_id"_a, "options"_a, "seen"_a,
             "u"_a, "(id, probability) from one row of logits; options as in Model.generate, seen: {id: occurrences}.");
+    sub.def("confidence", &confidence, "logits"_a, py::kw_only(), "valid_vocab"_a, "mask_token_id"_a, "options"_a,
+            "u"_a, "What ranks the position of such a row.");
 }
 
 } // namespace clover

@@ -269,7 +269,9 @@ constexpr const char *kTimePassDoc = "Seconds of a pass that commits ids [0 or m
 constexpr const char *kGenerateDoc =
     "Commits ids and generates. options: mode (diffusion, ar or speculative; left out: the model's own), "
     "max_new_tokens, "
-    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, t_min, t_max, "
+    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
+    "confidence,\n"
+    "confidence_temperature, stop_penalty, t_min, t_max, "
     "strategy, factor, credit, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
     "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
     "gets\n"

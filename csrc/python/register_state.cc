@@ -48,9 +48,8 @@ py::dict copy_state(const State &state, const Spec &s) {
     for (size_t i = 0; i < s.layers.size(); i++) {
         const std::string prefix = "layers." + std::to_string(i) + ".";
         if (s.layers[i] == LayerKind::attention) {
-            const int64_t settled = state.position - int64_t(state.open.size());
             const AttentionShape a = s.attention(int(i));
-            const std::vector<py::ssize_t> shape = {py::ssize_t(settled), a.kv_heads, a.head_dim};
+            const std::vector<py::ssize_t> shape = {py::ssize_t(state.settled()), a.kv_heads, a.head_dim};
             out[py::str(prefix + "k")] = copy_rows(state, state.kv[i].k, shape);
             out[py::str(prefix + "v")] = copy_rows(state, state.kv[i].v, shape);
         } else {
@@ -67,18 +66,20 @@ py::dict arrays(const Sequence &sequence) {
     float *data = logits.mutable_data();
     py::dict out;
     const Lease lease(*sequence.engine); // held while copying: another thread may want to move the state on
-    if (sequence.state.position > 0)
+    const bool known = sequence.state.position > 0 && !model.spec.full_mask();
+    if (known)
         model.last_logits(sequence.state, data);
     const py::gil_scoped_acquire held;
     out = copy_state(sequence.state, model.spec);
-    if (sequence.state.position > 0)
+    if (known)
         out["logits"] = logits;
     return out;
 }
 
 constexpr const char *kTruncateDoc =
     "Returns to position 0, or to any row of the last commit made with rollback=True; the state is then the one that\n"
-    "committing only the rows before it leaves (in the sequential form bit for bit). Raises ArgumentError.";
+    "committing only the rows before it leaves (in the sequential form bit for bit). Under a full mask to any\n"
+    "position. Raises ArgumentError.";
 
 } // namespace
 
@@ -96,7 +97,8 @@ void register_state(py::module_ &m) {
         .def("truncate", &truncate, py::arg("position"), kTruncateDoc)
         .def("arrays", &arrays,
              "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd] (of a\n"
-             "block mask: of finished blocks); logits [vocab_size] of the last committed row, absent at position 0.");
+             "block mask: of finished blocks, of a full mask: none); logits [vocab_size] of the last committed row,\n"
+             "absent at position 0 and under a full mask.");
 }
 
 } // namespace clover

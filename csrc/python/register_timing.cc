@@ -164,7 +164,10 @@ class TimedLayers {
     double mixer(int layer, const Floats &x, bool preview) {
         if (preview)
             model_.require_preview();
-        return run(layer, x, preview, [layer](Pass &pass) { clover::mixer(pass, layer); });
+        return run(layer, x, preview, [layer](Pass &pass) {
+            clover::mixer_inputs(pass, layer);
+            clover::mixer(pass, layer);
+        });
     }
 
   private:
@@ -174,6 +177,8 @@ class TimedLayers {
         if (x.ndim() != 2 || x.shape(1) != model_.spec.hidden_size || x.shape(0) < 1 || x.shape(0) > Model::kMaxBlock)
             throw ArgumentError("x: expected [rows, hidden_size]");
         const int rows = int(x.shape(0));
+        if (model_.spec.full_mask() && rows > Model::kChunkRows)
+            throw ArgumentError("x: more rows than one chunk of a pass under a full mask has");
         if (state_.position + rows > state_.capacity)
             throw ArgumentError("x: more rows than the state has room for");
         const std::vector<int> ids(size_t(rows), 0);

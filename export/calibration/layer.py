@@ -65,7 +65,8 @@ def run_layer(
     """Layer ``number`` on ``hidden``: row t is the t-th token of all passages, and row T + t, for
     models with previews, the same token as a preview sees it.
 
-    A passage is walked block by block: a preview of the block, then its commit.
+    A passage is walked block by block: a preview of the block, then its commit. With full attention
+    it is seen as a whole, as it is and masked.
     """
     from ...loader import open_core, read_folder
 
@@ -88,6 +89,12 @@ def _walk(core: Any, spec: Mapping[str, Any], passages: list[Passage], run: Laye
     tokens, first = sum(map(len, passages)), 0
     for passage in passages:
         state = core.new_state(len(passage) + width)
+        if spec.get("mask") == "full":
+            for start in (first, tokens + first):
+                run.place = slice(start, start + len(passage))
+                core.preview(state, np.arange(start, start + len(passage)), rows=[])
+            first += len(passage)
+            continue
         for at in range(0, len(passage), width):
             rows = np.arange(first + at, first + min(at + width, len(passage)))
             if previews:

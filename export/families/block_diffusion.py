@@ -1,7 +1,8 @@
-"""What families of block diffusion share: their spec fields and defaults.
+"""What families of diffusion share: their spec fields and defaults.
 
 Under a block mask a row sees its whole block and everything before it, in previews and commits
-alike; under a causal one only a preview's rows do.
+alike; under a causal one only a preview's rows do; under a full one all rows see all of the text
+and the masks behind it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,18 @@ class BlockFamily:
     block_seed: bool = False  # the row in front of a block decides its first token
     mask_tokens: tuple[str, ...] = ()  # names that the tokenizer may have for the mask token
     stop_tokens: tuple[str, ...] = ()  # names of tokens that end a text
+    also_stop: tuple[str, ...] = ()  # and of those that do so beside the checkpoint's
     decode: Mapping[str, Any] = field(default_factory=dict)  # generation defaults
+
+
+# Full attention. Blocks are no more than how a canvas is decoded, and may have any width.
+FULL_ATTENTION = BlockFamily(
+    block_size=32,
+    block_keys=(),
+    mask="full",
+    block_origin="prompt_end",
+    decode={"threshold": 0.9, "fixed_schedule": True, "cache": "dual"},
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,7 @@ class CanvasFamily:
 
     decode: Mapping[str, Any]  # generation defaults
     stop_tokens: tuple[str, ...] = ()
+    also_stop: tuple[str, ...] = ()
 
 
 def block_fields(

@@ -13,8 +13,8 @@ from .table import TensorTable
 MAX_LAYERS, MAX_EXPERTS = 4096, 65536
 
 
-def expert_fields(config: Fields) -> dict[str, Any]:
-    """The spec of softmax-routed experts."""
+def expert_fields(config: Fields, width_key: str = "moe_intermediate_size") -> dict[str, Any]:
+    """The spec of softmax-routed experts; ``width_key``: where the width of one is said."""
     experts = config.integer("num_experts", high=MAX_EXPERTS)
     top_k = config.integer("num_experts_per_tok")
     if top_k > experts:
@@ -22,7 +22,7 @@ def expert_fields(config: Fields) -> dict[str, Any]:
     return {
         "num_experts": experts,
         "top_k": top_k,
-        "expert_intermediate": config.integer("moe_intermediate_size"),
+        "expert_intermediate": config.integer(width_key),
         "router": "softmax",
     }
 
@@ -38,16 +38,21 @@ def feed_forward_kinds(config: Fields, layers: int) -> list[str]:
 
 
 def feed_forward_fields(
-    config: Fields, layers: int, sparse: bool, *, norm_topk: bool
+    config: Fields,
+    layers: int,
+    sparse: bool,
+    *,
+    norm_topk: bool,
+    width_key: str = "moe_intermediate_size",
 ) -> dict[str, Any]:
     """Spec fields of dense and sparse layers; no shared expert. ``norm_topk``: where the
-    configuration is silent."""
+    configuration is silent. ``width_key``: of ``expert_fields``."""
     kinds = feed_forward_kinds(config, layers) if sparse else ["dense"] * layers
     fields: dict[str, Any] = {"ffn_types": kinds}
     if "dense" in kinds:
         fields["dense_intermediate"] = config.integer("intermediate_size")
     if "experts" in kinds:
-        fields |= expert_fields(config)
+        fields |= expert_fields(config, width_key)
         fields |= {"shared_intermediate": 0, "norm_topk": config.flag("norm_topk_prob", norm_topk)}
     return fields
 

@@ -40,6 +40,7 @@ class Trunk:
     out_bias: bool | None = None  # of the o projection
     head_dim: int | None = None  # where the configuration is silent; None: hidden_size / heads
     experts: bool = False
+    expert_width: str = "moe_intermediate_size"  # the key of it
     prefix: str = "model."  # of the checkpoint's names, all but the head's
     head: str = HEAD_NAME
 
@@ -95,7 +96,9 @@ def _spec(config: Fields, trunk: Trunk) -> dict[str, Any]:
         "attn_in_bias": bias if trunk.in_bias is None else trunk.in_bias,
         "attn_out_bias": bias if trunk.out_bias is None else trunk.out_bias,
         "attn_scale": head_dim**-0.5,
-        **feed_forward_fields(config, layers, trunk.experts, norm_topk=False),
+        **feed_forward_fields(
+            config, layers, trunk.experts, norm_topk=False, width_key=trunk.expert_width
+        ),
         "tie_embeddings": config.flag("tie_word_embeddings", False),
         "max_positions": config.integer("max_position_embeddings"),
         "preview": False,

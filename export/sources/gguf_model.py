@@ -1,11 +1,11 @@
 """A GGUF file as a Hugging Face model: configuration, names and order of the tensors.
 
-What converters of GGUF change, and what is undone here: llama's query and key rows are interleaved
-in pairs; DeltaNet's value heads of the qwen35 converters (Clover's among them) are in tiled order,
-head j belonging to key head j mod Hk instead of j div (Hv / Hk); ``ssm_a`` is -exp(A_log); the
-convolution's middle axis is gone; qwen3next keeps beta and alpha in one tensor, key head by key
-head. Norms hold 1 + w of a zero-centred norm: they stay so, and are plain norms, but for Gemma's,
-which are zero-centred again.
+What converters of GGUF change, and what is undone here: llama's and llada's query and key rows are
+interleaved in pairs; DeltaNet's value heads of the qwen35 converters (Clover's among them) are in
+tiled order, head j belonging to key head j mod Hk instead of j div (Hv / Hk); ``ssm_a`` is
+-exp(A_log); the convolution's middle axis is gone; qwen3next keeps beta and alpha in one tensor,
+key head by key head. Norms hold 1 + w of a zero-centred norm: they stay so, and are plain norms,
+but for Gemma's, which are zero-centred again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ DENSE = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "gemma3": "Gemma3ForCausalLM",
+    "dream": "DreamModel",
+    "llada": "LLaDAModelLM",
 }
+_MODEL_TYPES = {"dream": "Dream"}  # where it is not the architecture's name
 _OUTER = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -100,11 +103,12 @@ class GgufModel:
         self._named = self._name_dense(common)
         return {
             **common,
-            "model_type": self.arch,
+            "model_type": _MODEL_TYPES.get(self.arch, self.arch),
             "architectures": [DENSE[self.arch]],
             "intermediate_size": self._fields.integer("feed_forward_length"),
             **self._rope(),
             "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self._named,
+            "mask_token_id": self.metadata.get("tokenizer.ggml.mask_token_id"),
         }
 
     def _gemma(self) -> dict[str, Any]:
@@ -182,7 +186,7 @@ class GgufModel:
                 raise CheckpointError(
                     str(tensor.info.file), name, f"is not known to the {self.arch} architecture"
                 )
-            if self.arch == "llama" and part in _PAIRED:
+            if self.arch in ("llama", "llada") and part in _PAIRED:
                 heads = common[_PAIRED[part]]
                 order = paired_rows(heads, common["head_dim"])
                 if tensor.info.shape[0] != len(order):

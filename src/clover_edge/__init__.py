@@ -31,17 +31,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .evaluation import Evaluation, evaluate
-    from .generation import (
-        Counters,
-        DoneEvent,
-        DraftEvent,
-        Event,
-        GenerationConfig,
-        GenerationOptions,
-        GenerationResult,
-        TextEvent,
-    )
+    from .generation import GenerationConfig, GenerationOptions
     from .model import Model, Prompt, load
+    from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
 
 __all__ = [
     "ArgumentError",
@@ -71,12 +63,12 @@ __all__ = [
 _LAZY = {
     "Model": "model",
     "load": "model",
-    "Counters": "generation",
-    "DoneEvent": "generation",
-    "DraftEvent": "generation",
+    "Counters": "results",
+    "DoneEvent": "results",
+    "DraftEvent": "results",
     "GenerationConfig": "generation",
-    "GenerationResult": "generation",
-    "TextEvent": "generation",
+    "GenerationResult": "results",
+    "TextEvent": "results",
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
 }

@@ -9,16 +9,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from .generation import (
-    NO_MASK,
-    Counters,
-    DoneEvent,
-    DraftEvent,
-    Event,
-    GenerationConfig,
-    GenerationResult,
-    TextEvent,
-)
+from .generation import NO_MASK, GenerationConfig
+from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
 from .text import Detokenizer, TextCodec
 
 if TYPE_CHECKING:
@@ -36,6 +28,7 @@ class _Assembler:
         config: GenerationConfig,
         mask: int,
         first_width: int,
+        room: int | None,
         emit: Emit | None,
     ) -> None:
         self._codec = codec
@@ -43,6 +36,7 @@ class _Assembler:
         drafts = emit is not None and config.mode == "diffusion"
         self._width = config.block_length if drafts else 0  # 0: no drafts
         self._first_width = first_width
+        self._room = room  # positions of a canvas that are left; None: blocks are whole
         self._emit = emit or (lambda _: True)
         self.detokenizer = Detokenizer(codec, config.stop)
 
@@ -51,6 +45,8 @@ class _Assembler:
         if kind == "step" and self._width:
             return self._emit(self._draft(event))
         if kind == "block":
+            if self._room is not None:
+                self._room -= len(event["ids"])
             text = self.detokenizer.push(event["ids"])
             going = not text or self._emit(TextEvent(text))
             if going and event["finish"] is None and self.detokenizer.stopped is None:
@@ -63,6 +59,8 @@ class _Assembler:
         if not self._width:
             return True
         width = self._width if block else self._first_width
+        if self._room is not None:
+            width = min(width, self._room)
         ids, pieces = (self._mask,) * width, ("",) * width
         return self._emit(DraftEvent(block, 0, ("masked",) * width, pieces, ids))
 
@@ -88,14 +86,17 @@ def run(
     capacity: int,
     mask: int,
     absolute: bool,
+    canvas: bool,
     emit: Emit | None,
 ) -> GenerationResult:
     """One generation in this thread. `emit` sees every event but the last, DoneEvent.
 
     `absolute`: blocks count from the start of the prompt, whose tail is in the first one.
+    `canvas`: the last block ends where the answer may end.
     """
     tail = len(prompt) % config.block_length if absolute else 0
-    assembler = _Assembler(codec, config, mask, config.block_length - tail, emit)
+    room = max_new_tokens if canvas else None
+    assembler = _Assembler(codec, config, mask, config.block_length - tail, room, emit)
     started = time.perf_counter()
     state = core.new_state(capacity)
     assembler.start(0)
@@ -170,7 +171,9 @@ def _counters(
         experts_touched=counters["experts_touched"],
         bytes_read=counters["bytes_read"],
         time_to_first_block=counters["first_block_seconds"] or seconds,
-        prefill_tps=_rate(prompt_tokens, counters["prefill_seconds"]),
+        prefill_tps=_rate(
+            prompt_tokens if counters["prefill_passes"] else 0, counters["prefill_seconds"]
+        ),
         decode_tps=_rate(tokens, counters["decode_seconds"]),
         peak_memory_bytes=_peak_memory(),
     )

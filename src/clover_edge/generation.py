@@ -1,11 +1,11 @@
-"""What a generation is asked for, what it reports on the way, and what it returns."""
+"""What a generation is asked for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, TypedDict, Union
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict
 
 from .errors import ArgumentError, ModelFormatError
 
@@ -14,6 +14,12 @@ MODES = ("diffusion", "ar", "speculative")
 QUALITIES = ("exact", "balanced", "fast")  # of a plan: see clover_edge.tuning
 STRATEGIES = ("low_confidence_dynamic", "low_confidence_static", "sequential", "entropy_bounded")
 NO_MASK = -1  # the mask token's id where there is none
+# Options of models with full attention: what a name may be, and up to where a number goes, from 0.
+FULL_NAMES = {
+    "cache": ("none", "prefix", "dual"),
+    "confidence": ("probability", "margin", "entropy", "random"),
+}
+FULL_NUMBERS = {"eps": 1.0, "confidence_temperature": 1e6, "stop_penalty": 1e6}
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -31,6 +37,11 @@ class GenerationOptions(TypedDict, total=False):
     factor: float | None
     credit: float | None
     entropy_bound: float | None
+    cache: str | None
+    eps: float | None
+    confidence: str | None
+    confidence_temperature: float | None
+    stop_penalty: float | None
     t_min: float | None
     t_max: float | None
     stability_threshold: int | None
@@ -58,7 +69,8 @@ class GenerationConfig:
     """
 
     max_new_tokens: int | None = None  # None: 256; a default is cut to the room there is
-    block_length: int = 32  # positions denoised together, at most the model's block_size
+    # positions denoised together, at most the model's block_size; with full attention any number
+    block_length: int = 32
     threshold: float = 0.9  # accept a position above this probability; 1.0: one a forward
     steps: int = 0  # previews a block may take; 0: as many as it needs
     edit_threshold: float | None = None  # replace accepted tokens above it; None: never
@@ -73,6 +85,13 @@ class GenerationConfig:
     credit: float = 0.0  # weight of what tokens earned that led in earlier steps; 0: none
     # Accept positions while the nats of entropy of those surer sum to at most it; None: the core's
     entropy_bound: float | None = None
+    # With full attention. What a block's steps share: "none" (exact), keys and values of what is in
+    # front of the block ("prefix") or of all but the block ("dual"), computed at its first step.
+    cache: str = "none"
+    eps: float = 0.0  # Dream's schedule: masks fall like t, from 1 to eps over the steps; 0: off
+    confidence: str = "probability"  # what is accepted first; or "margin", "entropy", "random"
+    confidence_temperature: float = 0.0  # of the draw of what is accepted first; 0: none is drawn
+    stop_penalty: float = 0.0  # subtracted from the logits of stop tokens
     # Of models whose blocks start as random ids; None: the core's.
     t_min: float | None = None  # temperature of the last steps
     t_max: float | None = None  # of the first ones; it falls in equal parts
@@ -137,6 +156,7 @@ class GenerationConfig:
             "strategy": self.strategy,
             "factor": self.factor,
             "credit": self.credit,
+            **{name: getattr(self, name) for name in (*FULL_NAMES, *FULL_NUMBERS)},
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
             "temperature": self.temperature,
@@ -152,78 +172,17 @@ class GenerationConfig:
         }
 
 
-@dataclass(frozen=True)
-class Counters:
-    """What a generation cost. Forwards and rows leave the prompt's prefill out."""
-
-    prompt_tokens: int
-    tokens: int  # generated, the stop token included
-    blocks: int
-    denoise_steps: int  # previews
-    forward_passes: int  # previews and commits
-    rows: int  # positions computed in those forwards
-    tokens_per_forward: float  # tokens / forward_passes
-    experts_touched: int  # expert weights read, counted once a layer and forward
-    bytes_read: int  # weight bytes that the forwards went through
-    time_to_first_block: float  # seconds from the call to the first finished block
-    prefill_tps: float  # prompt tokens a second
-    decode_tps: float  # generated tokens a second, prefill left out
-    peak_memory_bytes: int  # of the process so far, mapped weights included
-
-
-@dataclass(frozen=True)
-class GenerationResult:
-    """The text and token ids generated, why they ended, and the counters.
-
-    `token_ids` hold neither the stop token nor anything after it; with a stop string they
-    reach up to the token that completed it, while `text` ends in front of it.
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    finish_reason: str  # "stop" | "length" | "cancelled"
-    counters: Counters
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**asdict(self), "token_ids": list(self.token_ids)}
-
-
-@dataclass(frozen=True)
-class TextEvent:
-    """Text that is final: the texts of all such events concatenated are the result's text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class DraftEvent:
-    """The block as one denoising step leaves it. It may still change; ignore it freely.
-
-    `states` says for each position "masked" (nothing drafted yet), "drafted" (a guess, not
-    accepted) or "accepted"; `pieces` is each position's own text, "" for special tokens. Blocks
-    that start as random ids draw them anew wherever a step accepts none: what it accepts, a
-    later one may give up again.
-    """
-
-    block: int
-    step: int  # 0: before the first preview
-    states: tuple[str, ...]
-    pieces: tuple[str, ...]
-    token_ids: tuple[int, ...]  # drafts where drafted, the mask token's id (or -1) where masked
-
-
-@dataclass(frozen=True)
-class DoneEvent:
-    """The last event of a stream."""
-
-    result: GenerationResult
-
-
-Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
-
-
+_NOT_WITH_FULL_ATTENTION = (
+    "edit_threshold",
+    "max_post_steps",
+    "sub_block",
+    "coreset_size",
+    "skip_rows",
+    "refresh",
+)
 DENOISING = (
+    *FULL_NAMES,
+    *FULL_NUMBERS,
     "block_length",
     "threshold",
     "steps",
@@ -272,6 +231,11 @@ def is_autoregressive(spec: Mapping[str, Any]) -> bool:
     return not spec.get("preview", True)
 
 
+def has_full_attention(spec: Mapping[str, Any]) -> bool:
+    """Whether text and masks all see each other: nothing is final before the end."""
+    return bool(spec.get("mask") == "full")
+
+
 def _of_model(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What the model itself decides, before anybody's wishes."""
     if is_autoregressive(spec):
@@ -300,6 +264,10 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def _up_to(most: float) -> tuple[Callable[[float], bool], str]:
+    return lambda value: 0 <= value <= most, f"a number from 0 to {most:g}"
+
+
 _INTEGERS = {
     "max_new_tokens": (1, 2**31 - 1),
     "steps": (0, 2**31 - 1),
@@ -325,6 +293,7 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "frequency_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
     "repetition_penalty": (lambda v: 0 < v <= 100, "a number above 0 and up to 100"),
+    **{name: _up_to(most) for name, most in FULL_NUMBERS.items()},
 }
 
 
@@ -335,6 +304,11 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         raise ArgumentError(
             f"{name}: {value!r}: the model is autoregressive, it cannot denoise blocks"
         )
+    full = has_full_attention(spec)
+    if full and (name in _NOT_WITH_FULL_ATTENTION or (name == "mode" and value != "diffusion")):
+        raise ArgumentError(f"{name}: {value!r}: is not for models with full attention")
+    if not full and (name in FULL_NAMES or name in FULL_NUMBERS):
+        raise ArgumentError(f"{name}: {value!r}: is for models with full attention")
     if name in (OF_MASKS if starts_random(spec) else OF_RANDOM_IDS):
         start = "random ids" if starts_random(spec) else "masks"
         raise ArgumentError(f"{name}: {value!r}: the model's blocks start as {start}")
@@ -345,6 +319,10 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
             raise ArgumentError(
                 f"{name}: {value!r} is none of {', '.join(map(repr, _WORDS[name]))}"
             )
+        return value
+    if name in FULL_NAMES:
+        if value not in FULL_NAMES[name]:
+            raise ArgumentError(f"{name}: {value!r} is none of {', '.join(FULL_NAMES[name])}")
         return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]
@@ -359,6 +337,8 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
     if name == "block_length":
         blocks = spec.get("mask", "causal") == "block"  # which fixes their width
         low, high = spec["block_size"] if blocks else 1, spec["block_size"]
+        if full:  # a canvas is cut into blocks at will
+            high = spec["max_positions"]
     elif name == "sub_block":
         low, high = 0, spec["block_size"]
     elif name == "coreset_size":

@@ -16,12 +16,12 @@ from .errors import ArgumentError, ContextLengthError
 from .generation import (
     DEFAULT_MAX_NEW_TOKENS,
     NO_MASK,
-    Event,
     GenerationConfig,
     GenerationOptions,
-    GenerationResult,
+    has_full_attention,
 )
 from .loader import PackedFolder, open_core, read_folder
+from .results import Event, GenerationResult
 from .text import TextCodec
 
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ class Model:
                 capacity=capacity,
                 mask=self.spec.get("mask_token_id", NO_MASK),
                 absolute=self.spec.get("block_origin") == "absolute",
+                canvas=has_full_attention(self.spec),
                 emit=emit,
             )
 
@@ -269,9 +270,10 @@ class Model:
 
     def _room(self, prompt_tokens: int, config: GenerationConfig, asked: bool) -> tuple[int, int]:
         """New tokens to generate (at most a default of them, where the caller did not ask), and
-        the positions that prompt and whole blocks take."""
+        the positions that prompt and whole blocks take (of a canvas the last may be cut)."""
         limit = self.spec["max_positions"]
-        width = 1 if config.mode == "ar" else config.block_length
+        cut = config.mode == "ar" or has_full_attention(self.spec)
+        width = 1 if cut else config.block_length
         new_tokens = config.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
         if not asked:
             new_tokens = max(1, min(new_tokens, (limit - prompt_tokens) // width * width))

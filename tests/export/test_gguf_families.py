@@ -12,6 +12,7 @@ import pytest
 import tiny_gguf
 from oracle.compare import relative_error
 from oracle.transformer import frequencies
+from tiny_full_attention import make_full_attention, special_ids
 from tiny_gemma import gemma_config, make_gemma
 from tiny_hybrid import hybrid_config, make_hybrid
 from tiny_transformer import make_transformer, transformer_config
@@ -49,6 +50,19 @@ def test_hybrids(tmp_path: Path, open_core: Callable[..., Any], arch: str, famil
         keys["feed_forward_length"] = config["intermediate_size"]
     writer = tiny_gguf.next_hybrid if arch == "qwen3next" else tiny_gguf.hybrid
     tiny_gguf.write_gguf(tmp_path / "x.gguf", arch, keys, writer(tensors, config))
+    want = logits(open_core, tmp_path / "in", tmp_path / "folder", family)
+    got = logits(open_core, tmp_path / "x.gguf", tmp_path / "file", family)
+    assert relative_error(got, want) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["dream", "llada"])
+def test_full_attention(tmp_path: Path, open_core: Callable[..., Any], family: str) -> None:
+    tensors, config = make_full_attention(tmp_path / "in", family, dtype="f32")
+    keys = gemma_keys({**config, "head_dim": 16, "sliding_window": 0})
+    keys["rope.freq_base"] = 100.0
+    theirs = tiny_gguf.dense(tensors, family, 4, 2)
+    mask = {"tokenizer.ggml.mask_token_id": max(special_ids(family, 320).values())}
+    tiny_gguf.write_gguf(tmp_path / "x.gguf", family, keys, theirs, other_keys=mask)
     want = logits(open_core, tmp_path / "in", tmp_path / "folder", family)
     got = logits(open_core, tmp_path / "x.gguf", tmp_path / "file", family)
     assert relative_error(got, want) < 1e-5

@@ -161,6 +161,7 @@ def test_dense_trunks(tmp_path: Path, arch: str, tied: bool) -> None:
         "max_position_embeddings": 512,
         "tie_word_embeddings": tied,
         "attention_bias": arch == "qwen2",
+        "mask_token_id": None,
         "hidden_act": "silu",
     }
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import demo
-from ..generation import Event, GenerationResult
 from ..loader import read_folder
 from ..model import Model, load
 from ..quant import RECIPES
+from ..results import Event, GenerationResult
 from ..summary import summarize
 from .options import add_runtime_options
 from .run import show

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from ..generation import DraftEvent
+from ..results import DraftEvent
 
 TAB = "    "
 KEPT = "\n\u200c\u200d"  # line ends, and the joiners that emoji and scripts are made with

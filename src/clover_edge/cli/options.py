@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..generation import MODES, QUALITIES, STRATEGIES
+from ..generation import FULL_NAMES, MODES, QUALITIES, STRATEGIES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -22,6 +22,9 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
         float,
         "accept positions while the entropies of those surer sum to at most it",
     ),
+    ("eps", float, "full attention: Dream's schedule, from 1 to EPS over --steps"),
+    ("confidence-temperature", float, "full attention: draw what is accepted first; 0: do not"),
+    ("stop-penalty", float, "full attention: subtracted from the logits of stop tokens"),
     ("t-min", float, "temperature of a block's last steps, where blocks start as random ids"),
     ("t-max", float, "and of its first ones"),
     ("stability-threshold", int, "steps without change that end a block, if it is sure"),
@@ -63,6 +66,8 @@ def add_generation_options(parser: argparse.ArgumentParser) -> None:
         choices=MODES,
         help="ar: one token a forward, same weights; speculative: its text, drafted by blocks",
     )
+    for name, text in (("cache", "what steps share"), ("confidence", "what is accepted first")):
+        group.add_argument(f"--{name}", choices=FULL_NAMES[name], help=f"full attention: {text}")
 
 
 def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -72,6 +77,7 @@ def generation_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "mode",
         "skip_rows",
         "quality",
+        *FULL_NAMES,
         "strategy",
     ]
     given = {name: getattr(arguments, name) for name in names}

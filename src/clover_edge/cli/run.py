@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import ArgumentError
-from ..generation import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
+from ..results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
 from .live import LiveText
 from .options import add_generation_options, add_runtime_options, generation_options
 
@@ -98,11 +98,11 @@ def silent(events: Iterable[Event]) -> GenerationResult:
 
 def counters_line(counters: Counters) -> str:
     """One line of what a generation cost."""
+    prefill = f" at {counters.prefill_tps:.0f} tokens/s" if counters.prefill_tps else ""
     return (
         f"{counters.tokens} tokens in {counters.forward_passes} forwards "
         f"({counters.tokens_per_forward:.2f} tokens per forward), "
-        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens} "
-        f"at {counters.prefill_tps:.0f} tokens/s"
+        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens}{prefill}"
     )
 
 

@@ -16,9 +16,10 @@ _MIXERS = {"deltanet": "DeltaNet"}
 
 def render(found: Evaluation) -> str:
     """Tables: the models, both modes, the layers, the tasks."""
-    parts = [_head(found), _models(found), _mode(found, "commit", found.commit)]
-    if found.preview is not None:
-        parts.append(_mode(found, "preview", found.preview))
+    parts = [_head(found), _models(found)]
+    for mode, facts in (("commit", found.commit), ("preview", found.preview)):
+        if facts is not None:
+            parts.append(_mode(found, mode, facts))
     if found.layers:
         parts.append(_layers(found))
     if found.tasks:
@@ -42,7 +43,7 @@ def _head(found: Evaluation) -> str:
     return (
         f"# Quality of {found.model['name']}{against}\n\n"
         f"Text: {text['source']}, {text['sequences']:,} sequences, "
-        f"{found.commit['positions']:,} tokens, {text['bytes']:,} bytes"
+        f"{text['tokens']:,} tokens, {text['bytes']:,} bytes"
         f"{masks if found.preview else ''} (seed {text['seed']})."
     )
 

@@ -1,7 +1,8 @@
 """Sequences through one model, or through two side by side: what their passes say.
 
 A sequence is walked once: its context is committed; then each block is previewed with some of its
-positions masked, and committed, whose logits predict the block's tokens one by one.
+positions masked, and committed, whose logits predict the block's tokens one by one. With full
+attention no row is without sight of what it should predict: commits compute nothing there.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Record:
 class Passes:
     """Sums over all sequences added: `commit` and `preview`, and the same two by layer.
 
-    `width`: positions of a block; None: the model has no previews. `layers`: whether the two
-    models' layers can be compared, one to one.
+    `width`: positions of a block; None: the model has no previews. `commits`: whether commits
+    predict anything. `layers`: whether the two models' layers can be compared, one to one.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Passes:
         *,
         width: int | None,
         layers: bool,
+        commits: bool = True,
         coreset: int | None = None,
         masks: int = 1,
         seed: int = 0,
@@ -68,11 +70,11 @@ class Passes:
         spec = model.spec
         self._cores = [model.core] if reference is None else [model.core, reference.core]
         self._vocabulary = Vocabulary(spec["valid_vocab"], spec.get("mask_token_id"))
-        self.width, self.masks = width, masks
+        self.width, self.masks, self.commits = width, masks, commits
         self._coreset, self._draw = coreset, Masks(seed).draw
         self.commit, self.preview = Tally(), Tally()
         count = spec["num_layers"] if layers else 0
-        self.commit_layers = [LayerTally() for _ in range(count)]
+        self.commit_layers = [LayerTally() for _ in range(count if commits else 0)]
         self.preview_layers = [LayerTally() for _ in range(count)] if width else []
         self.blocks = 0
 
@@ -81,6 +83,8 @@ class Passes:
         ids, start = sequence.ids, sequence.start
         states = [core.new_state(len(ids)) for core in self._cores]
         last: list[Floats] = []
+        if not self.commits:
+            return self._walk_canvas(states, ids[:start], ids[start:])
         for piece in _pieces(ids[:start], COMMIT_ROWS):
             last = self._commit(states, piece, "last")
         for block in _pieces(ids[start:], self.width or COMMIT_ROWS):
@@ -91,6 +95,14 @@ class Passes:
             rows = [np.concatenate([a, b[:-1]]) for a, b in zip(last, every, strict=True)]
             self.commit.add(score_rows(self._vocabulary, block, *rows))
             last = [logits[-1:] for logits in every]
+
+    def _walk_canvas(self, states: list[State], context: list[int], rest: list[int]) -> None:
+        assert self.width is not None
+        for piece in (context, *_pieces(rest, self.width)):
+            if piece is not context:
+                self._preview(states, piece)
+            for core, state in zip(self._cores, states, strict=True):
+                core.commit(state, piece, logits="none")
 
     def _commit(
         self, states: list[State], ids: list[int], logits: Literal["last", "all"]

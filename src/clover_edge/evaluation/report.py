@@ -35,7 +35,8 @@ class Evaluation:
     """Figures of one run; what they mean: docs/evaluate.md.
 
     `model`, `against`: name, recipe, sizes. `text`: what was measured on. `commit`, `preview`:
-    likelihoods of both models, divergence and agreement; `preview` is None where a model has none.
+    likelihoods of both models, divergence and agreement; `preview` is None where a model has none,
+    `commit` with full attention.
     `layers`: by layer and mode, relative errors of the halves and router agreement; empty where
     nothing was compared. `tasks`: by set, the scores of both models.
     """
@@ -43,7 +44,7 @@ class Evaluation:
     model: Facts
     against: Facts | None
     text: Facts
-    commit: Facts
+    commit: Facts | None
     preview: Facts | None
     layers: list[Facts]
     tasks: dict[str, Facts]
@@ -59,11 +60,11 @@ class Evaluation:
         """The figures of what was added up. `models`: the packed one and, if any, the other."""
         nbytes = sum(sequence.nbytes for sequence in walked)
         sides = SIDES[: len(models)]
-        commit = _mode(passes.commit, sides, nbytes)
-        for side, nll in zip(SIDES, passes.commit.nll, strict=True):
-            if side in sides:
+        commit = preview = None
+        if passes.commits:
+            commit = _mode(passes.commit, sides, nbytes)
+            for side, nll in zip(sides, passes.commit.nll, strict=False):
                 commit[side]["perplexity"] = math.exp(min(nll / passes.commit.positions, 700))
-        preview = None
         if passes.width is not None:
             place = {"block_length": passes.width, "blocks": passes.blocks}
             preview = {**place, **_mode(passes.preview, sides, nbytes * passes.masks)}
@@ -71,7 +72,11 @@ class Evaluation:
         return Evaluation(
             model=facts[0],
             against=facts[1] if len(facts) > 1 else None,
-            text={**text, "bytes": nbytes},
+            text={
+                **text,
+                "tokens": sum(len(each.ids) - each.start for each in walked),
+                "bytes": nbytes,
+            },
             commit=commit,
             preview=preview,
             layers=_layers(models[0].spec["layer_types"], passes),
@@ -153,7 +158,7 @@ def _layers(kinds: Sequence[str], passes: Passes) -> list[Facts]:
             "mixer": kinds[i],
             **{mode: _layer(layers[i]) for mode, layers in tallies.items() if layers},
         }
-        for i in range(len(passes.commit_layers))
+        for i in range(len(passes.commit_layers or passes.preview_layers))
     ]
 
 

@@ -20,7 +20,12 @@ from ..corpus import (
 )
 from ..default_model import opened
 from ..errors import ArgumentError
-from ..generation import GenerationConfig, is_autoregressive, starts_random
+from ..generation import (
+    GenerationConfig,
+    has_full_attention,
+    is_autoregressive,
+    starts_random,
+)
 from ..model import Model
 from .passes import Passes
 from .reference import Progress, opened_reference, same_layers
@@ -50,10 +55,13 @@ class Measure:
         """Positions of a preview; None for a model that has none, or whose blocks have no masks."""
         if is_autoregressive(model.spec) or starts_random(model.spec):
             return None
-        block_size: int = model.spec["block_size"]
-        width = block_size if self.block_length is None else self.block_length
-        if type(width) is not int or not 1 <= width <= block_size:
-            raise ArgumentError(f"block_length: {width!r} is not an integer from 1 to {block_size}")
+        width: int = model.spec["block_size"]
+        most = width
+        if has_full_attention(model.spec):  # all that is predicted is one canvas
+            width, most = self.sequence_length, model.spec["max_positions"]
+        width = width if self.block_length is None else self.block_length
+        if type(width) is not int or not 1 <= width <= most:
+            raise ArgumentError(f"block_length: {width!r} is not an integer from 1 to {most}")
         return width
 
     def decoding(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +134,7 @@ def _walk(
         *both,
         width=None if any(is_autoregressive(one.spec) for one in both) else width,
         layers=reference is not None and same_layers(model, reference),
+        commits=not has_full_attention(model.spec),
         coreset=measure.coreset_size,
         masks=measure.masks,
         seed=measure.seed,
