@@ -179,6 +179,7 @@ _NOT_WITH_FULL_ATTENTION = (
     "coreset_size",
     "skip_rows",
     "refresh",
+    "credit",
 )
 DENOISING = (
     *FULL_NAMES,
