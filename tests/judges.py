@@ -110,39 +110,6 @@ class Blocks(Judge):
         return Text(prompt, options, found.ids, found.margin)
 
 
-class FullAttention(Judge):
-    """Cases of make_full_attention.py, decoded without a cache."""
-
-    def __init__(self, case: str) -> None:
-        self._case, self._maker = case, maker_of("full_attention")
-
-    def write(self, folder: Path, model_type: str) -> None:
-        family = self._maker.CASES[self._case][0]
-        made = make_full_attention(folder, family, **self._maker.arguments(self._case))
-        self._tensors, self._config = made
-
-    def _judge(self) -> Any:
-        return self._maker.TransformersJudge(self._tensors, self._config)
-
-    def logits(self) -> tuple[Sequence[int], Array]:
-        ids = self._maker.token_ids()
-        return ids, self._judge().logits(ids)
-
-    def text(self, mode: str) -> Text:
-        from oracle.full_attention import generate_canvas
-
-        prompt = self._maker.token_ids()[: self._maker.PROMPT]
-        asked = self._maker.options_of(self._case, self._config)
-        found = generate_canvas(self._judge().part, prompt, asked)
-        options = {
-            "max_new_tokens": asked.max_new_tokens,
-            "block_length": asked.width,
-            "threshold": asked.threshold,
-            "cache": "none",
-        }
-        return Text(prompt, options, found.ids, found.margin)
-
-
 class Hybrid(Judge):
     """Conversions of the hybrid trunk to block diffusion, as make_hybrid_blocks.py has them."""
 
@@ -226,6 +193,39 @@ class Canvases(Judge):
         names += ("stability_threshold", "confidence_threshold")
         options = {name: getattr(asked, name) for name in names}
         options["max_new_tokens"] = asked.canvases * asked.width
+        return Text(prompt, options, found.ids, found.margin)
+
+
+class FullAttention(Judge):
+    """Cases of make_full_attention.py, decoded without a cache."""
+
+    def __init__(self, case: str) -> None:
+        self._case, self._maker = case, maker_of("full_attention")
+
+    def write(self, folder: Path, model_type: str) -> None:
+        family = self._maker.CASES[self._case][0]
+        made = make_full_attention(folder, family, **self._maker.arguments(self._case))
+        self._tensors, self._config = made
+
+    def _judge(self) -> Any:
+        return self._maker.TransformersJudge(self._tensors, self._config)
+
+    def logits(self) -> tuple[Sequence[int], Array]:
+        ids = self._maker.token_ids()
+        return ids, self._judge().logits(ids)
+
+    def text(self, mode: str) -> Text:
+        from oracle.full_attention import generate_canvas
+
+        prompt = self._maker.token_ids()[: self._maker.PROMPT]
+        asked = self._maker.options_of(self._case, self._config)
+        found = generate_canvas(self._judge().part, prompt, asked)
+        options = {
+            "max_new_tokens": asked.max_new_tokens,
+            "block_length": asked.width,
+            "threshold": asked.threshold,
+            "cache": "none",
+        }
         return Text(prompt, options, found.ids, found.margin)
 
 

@@ -63,7 +63,7 @@ struct Pass {
     float *y() const { return model.scratch.y.data() + row0 * int64_t(model.spec.hidden_size); }
     float *proj(const AttentionShape &s) const { return model.scratch.proj.data() + row0 * int64_t(s.in_rows()); }
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
-    int previewed() const { return rows - committed; } // rows that a preview computes
+    int previewed() const { return total - committed; } // rows that a preview computes
     // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].
     const float *angles(int layer) const;
     // The rows of a pass recorded for truncate(), else null.

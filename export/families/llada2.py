@@ -1,4 +1,4 @@
-"""LLaDA2.0, 2.1 and 2.2 (``llada2_moe``): block diffusion on sparse experts behind a sigmoid router.
+"""LLaDA2.0 to 2.2 (``llada2_moe``): block diffusion on sparse experts behind a sigmoid router.
 
 Attention with fused projections, norms on the heads of q and k and a partial rotation; the first
 layers dense; experts chosen within groups, with a bias that does not weigh them. Blocks of 32 count
