@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,9 @@ def test_what_may_be_chosen(
     assert settings.widths == ((1,) if modes == ("ar",) else settings.widths)
     if spec.get("mask") == "block":
         assert settings.widths == (32,)
+    if spec.get("mask") == "full":  # where the caches are the approximation
+        exact = Settings.of({**SPEC, **spec}, generation, "exact")
+        assert (exact.caches, settings.caches) == (("none",), ("dual", "prefix"))
 
 
 def test_a_plan_is_made_once(model: clover_edge.Model, cache: Path) -> None:
@@ -129,6 +133,18 @@ def test_the_callers_options_count_more_than_the_plan(model: clover_edge.Model) 
     found = model.generate("Hello", quality="exact", **asked)
     assert found.token_ids == model.generate("Hello", **asked).token_ids
     assert found.counters.blocks == 2
+
+
+def test_full_attention(
+    tmp_path: Path, tiny_full_attention: Callable[..., Any], pack: Callable[..., Any]
+) -> None:
+    """Every setting is timed; nothing is approximated where exactness is asked for."""
+    with clover_edge.load(pack(tiny_full_attention("llada"), "f32")) as model:
+        for quality, caches in (("exact", {"none"}), ("balanced", {"dual", "prefix"})):
+            plan = plan_for(model, quality, prompts=["Hello"], new_tokens=16)
+            assert {each.options["cache"] for each in plan.candidates} == caches
+            timed = [each.measured_tps is not None for each in plan.candidates]
+            assert timed == [len(timed) > 1] * len(timed)  # a single one needs no race
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"quality": "balanced"}', "\0"])

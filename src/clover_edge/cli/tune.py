@@ -98,6 +98,8 @@ def _named(candidate: Candidate) -> str:
     if candidate.skip_rows:
         every = f", all every {candidate.refresh} steps" if candidate.refresh else ""
         parts.append(f"rows skipped{every}")
+    if candidate.cache:
+        parts.append(f"cache {candidate.cache}")
     if candidate.coreset_size:
         parts.append(f"coreset {candidate.coreset_size}")
     return ", ".join(parts)

@@ -47,11 +47,12 @@ class Costs:
 
 
 def measure_costs(
-    core: CoreModel, text: Sequence[int], most_rows: int, *, coreset: int = 0
+    core: CoreModel, text: Sequence[int], most_rows: int, *, coreset: int = 0, commits: bool = True
 ) -> Costs:
     """Medians of passes over tokens of `text`, which choose real experts, up to `most_rows`.
 
-    `coreset` 0: no rows share one. Raises what a pass over the text raises.
+    `coreset` 0: no rows share one. `commits` False: commits are no passes (full attention), so
+    previews are timed, with the text in front. Raises what a pass over the text raises.
     """
     rows = [n for n in _ROWS if n < most_rows] + [most_rows]
     state = core.new_state(len(text) + most_rows)
@@ -63,7 +64,7 @@ def measure_costs(
         for _ in range(REPEATS):
             state.restore(start)
             ids, none = list(islice(tokens, n)), list[int]()
-            commit, block = (none, ids) if limited else (ids, none)
+            commit, block = (none, ids) if limited or not commits else (ids, none)
             found.append(core.time_pass(state, commit, block, head=head, coreset=limited))
         return median(found)
 

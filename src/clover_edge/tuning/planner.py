@@ -36,6 +36,7 @@ class Candidate:
     coreset_size: int
     predicted_tps: float
     measured_tps: float | None = None
+    cache: str = ""  # of models with full attention
 
     @property
     def options(self) -> dict[str, Any]:
@@ -50,6 +51,8 @@ class Candidate:
             chosen["skip_rows"] = True
         if self.refresh:
             chosen["refresh"] = self.refresh
+        if self.cache:
+            chosen["cache"] = self.cache
         return chosen
 
 
@@ -88,16 +91,24 @@ class Settings:
     skips: tuple[tuple[bool, int], ...]  # (skip_rows, refresh)
     coresets: tuple[int, ...]  # 0: the model's own
     fused: bool
+    caches: tuple[str, ...] = ("",)
+
+    @property
+    def finalists(self) -> int | None:
+        """How many of the best are timed. All where passes run over the whole text, which the
+        predictions know nothing of."""
+        return FINALISTS if self.caches == ("",) else None
 
     @classmethod
     def of(cls, spec: Mapping[str, Any], generation: Mapping[str, Any], quality: str) -> Settings:
         """`exact` leaves out every approximation that the model does not ask for itself."""
         if is_autoregressive(spec):
             return cls(("ar",), (1,), ((False, 0),), (0,), False)
-        own, causal = spec["block_size"], spec.get("mask", "causal") == "causal"
-        widths = (*(w for w in _WIDTHS if w < own and causal), own)
+        own, mask = spec["block_size"], spec.get("mask", "causal")
+        causal, full = mask == "causal", mask == "full"
+        widths = (*(w for w in _WIDTHS if w < own and mask != "block"), own)
         noise = spec.get("noise", "mask") != "mask"
-        free_rows = not noise and spec.get("mask", "causal") != "full"
+        free_rows = not noise and not full
         free_rows &= spec.get("delta_preview", "operator") == "operator"
         free_rows &= "edit_threshold" not in generation and "delete_token_id" not in spec
         skips: tuple[tuple[bool, int], ...] = ((False, 0),)
@@ -107,7 +118,12 @@ class Settings:
         size = max(spec.get("top_k", 0), round(experts * _CORESET_SHARE))
         coresets = (0, size) if quality == "fast" and experts >= _MANY_EXPERTS else (0,)
         modes = ("diffusion", "ar", "speculative") if causal and not noise else ("diffusion",)
-        return cls(modes, widths, skips, coresets, not noise and not spec.get("logit_shift", 0))
+        seeded = bool(spec.get("logit_shift", 0) or spec.get("block_seed", False))
+        caches: tuple[str, ...] = ("",)
+        if full:
+            caches = ("none",) if quality == "exact" else ("dual", "prefix")
+        fused = not (noise or full or seeded)
+        return cls(modes, widths, skips, coresets, fused, caches)
 
 
 def tune(
@@ -131,7 +147,10 @@ def tune(
     progress("costs of a forward")
     text = max(prompts, key=len)
     costs = {
-        size: measure_costs(core, text, 2 * widest, coreset=size) for size in settings.coresets
+        size: measure_costs(
+            core, text, 2 * widest, coreset=size, commits=settings.finalists is not None
+        )
+        for size in settings.coresets
     }
     if traces is None:
         traces = _traces(core, settings, prompts, core_options, progress)
@@ -178,7 +197,8 @@ def _candidates(
                 seconds = diffusion(
                     trace, costs[size], skip_rows=skip, refresh=refresh, fused=settings.fused
                 )
-                yield Candidate(mode, width, skip, refresh, size, trace.tokens / seconds)
+                plain = Candidate(mode, width, skip, refresh, size, trace.tokens / seconds)
+                yield from (replace(plain, cache=cache) for cache in settings.caches)
 
 
 def _timed(

@@ -16,7 +16,7 @@ from .. import __version__
 from ..corpus import TASK_SETS, task_rows
 from ..demo import is_demo
 from ..errors import ArgumentError
-from ..generation import QUALITIES, GenerationConfig, has_full_attention
+from ..generation import QUALITIES, GenerationConfig
 from .planner import Plan, tune
 
 if TYPE_CHECKING:
@@ -42,15 +42,10 @@ def plan_for(
     """The plan kept for this model on this machine, else (or if `new`) one that is made now.
 
     `prompts`: to measure acceptance on; left out, some of the package's. Raises ArgumentError for
-    an unknown quality and for models with full attention.
+    an unknown quality.
     """
     if quality not in QUALITIES:
         raise ArgumentError(f"quality: {quality!r} is none of {', '.join(map(repr, QUALITIES))}")
-    if has_full_attention(model.spec):
-        raise ArgumentError(
-            f"quality: {quality!r}: nothing is planned for models with full attention; "
-            "choose cache and threshold"
-        )
     path = _folder() / f"{_key(model, quality)}.json"
     kept = None if new else _read(path)
     if kept is not None:
