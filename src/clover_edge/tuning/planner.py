@@ -155,9 +155,8 @@ def tune(
     if traces is None:
         traces = _traces(core, settings, prompts, core_options, progress)
     found = sorted(_candidates(settings, costs, traces), key=lambda c: -c.predicted_tps)
-    best = _timed(
-        core, found[:FINALISTS] if len(found) > 1 else [], prompts, core_options, progress
-    )
+    finalists = found[: settings.finalists] if len(found) > 1 else []
+    best = _timed(core, finalists, prompts, core_options, progress)
     return Plan(quality, core.threads, costs[0], (*best, *found[len(best) :]))
 
 
