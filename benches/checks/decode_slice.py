@@ -19,7 +19,7 @@ from clover_edge import load
 from clover_edge.corpus import TASK_SETS, task_rows
 from clover_edge.loader import open_core, read_folder
 
-WIDTHS = (8, 16, 32)
+WIDTHS = (8, 12, 16, 24, 32)
 WIDEST = 4.0  # tokens a forward of a block of 32
 THREADS = 2
 PROMPT, NEW_TOKENS, ROUNDS = 256, 96, 9

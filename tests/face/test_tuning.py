@@ -13,7 +13,7 @@ import clover_edge
 from clover_edge.cli.main import main
 from clover_edge.errors import ArgumentError
 from clover_edge.tuning import Plan, plan_for
-from clover_edge.tuning.costs import Costs, measure_costs
+from clover_edge.tuning.costs import Costs, measure_costs, threads_to_try
 from clover_edge.tuning.planner import Settings
 from clover_edge.tuning.predict import autoregressive, diffusion, speculative
 from clover_edge.tuning.traces import Trace, measure_trace
@@ -73,6 +73,10 @@ def test_costs_are_looked_up_by_rows(model: clover_edge.Model) -> None:
     assert min(costs.free + costs.restricted) > 0 <= min(costs.head)
     assert costs.forward(0, 12) == costs.restricted[costs.rows.index(12)]
     assert costs.forward(14, 0) == pytest.approx((costs.free[4] + costs.free[5]) / 2)  # 12 and 16
+
+
+def test_numbers_of_threads() -> None:
+    assert [threads_to_try(n) for n in (1, 2, 3, 8)] == [[1], [2, 1], [3, 1], [8, 4, 1]]
 
 
 SPEC: dict[str, Any] = {"block_size": 32, "num_experts": 64, "top_k": 8}
@@ -176,7 +180,7 @@ def test_command(packed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(command) == 0
     out, err = capsys.readouterr()
     assert "predicted tok/s" in out
-    assert "chosen for --quality balanced on" in out.splitlines()[-1]
+    assert "chosen for --quality balanced: --threads " in out.splitlines()[-1]
     assert "measuring costs of a forward" in err
     assert main([*command, "--json", "--quality", "exact"]) == 0
     assert json.loads(capsys.readouterr().out)["quality"] == "exact"

@@ -35,9 +35,7 @@ def add_parser(commands: Any) -> None:
         "--max-new-tokens", type=int, default=48, metavar="N", help="of each prompt (default 48)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="default: all this process may use"
-    )
+    parser.add_argument("--threads", type=int, metavar="N", help="default: as many as are fastest")
     parser.add_argument("--isa", metavar="NAME", help="force an instruction set (see: devices)")
     parser.set_defaults(handler=_handle)
 
@@ -49,7 +47,8 @@ def _handle(arguments: argparse.Namespace) -> int:
     if arguments.max_new_tokens < 1:
         raise ArgumentError(f"max-new-tokens: {arguments.max_new_tokens} is below 1")
     prompts = None if arguments.prompts is None else _lines(arguments.prompts)
-    with load(arguments.model, threads=arguments.threads, isa=arguments.isa) as model:
+    threads = arguments.threads or _threads(arguments.model, arguments.isa)
+    with load(arguments.model, threads=threads, isa=arguments.isa) as model:
         plan = plan_for(
             model,
             arguments.quality,
@@ -60,6 +59,26 @@ def _handle(arguments: argparse.Namespace) -> int:
         )
     print(json.dumps(plan.to_dict(), indent=2) if arguments.json else table(plan))
     return 0
+
+
+def _threads(path: str, isa: str | None) -> int:
+    """As many as make a token and a block fastest."""
+    from .._core import default_threads
+    from ..loader import open_core, read_folder
+    from ..tuning.costs import seconds_by_threads
+
+    folder, most = read_folder(path), default_threads()
+    if most == 1:
+        return 1
+    vocab, width = folder.spec["valid_vocab"], folder.spec.get("block_size", 16)
+    mask = folder.spec.get("mask_token_id")
+    text = [i * 7919 % vocab for i in range(64) if i * 7919 % vocab != mask]
+    found = seconds_by_threads(
+        lambda threads: open_core(folder, threads=threads, isa=isa), most, text, width
+    )
+    for threads, seconds in found.items():
+        print(f"{threads} threads: a token and a block {1e3 * seconds:.2f} ms", file=sys.stderr)
+    return min(found, key=found.__getitem__)
 
 
 def _lines(path: Path) -> list[str]:
@@ -87,7 +106,7 @@ def table(plan: Plan) -> str:
         measured = "" if each.measured_tps is None else f"{each.measured_tps:.1f}"
         rows.append(f"{name:<{width}} {each.predicted_tps:>16.1f} {measured:>9}".rstrip())
     chosen = " ".join(_flag(name, value) for name, value in plan.options.items())
-    rows += ["", f"chosen for --quality {plan.quality} on {plan.threads} threads: {chosen}"]
+    rows += ["", f"chosen for --quality {plan.quality}: --threads {plan.threads} {chosen}"]
     return "\n".join(rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from statistics import median
@@ -72,3 +72,22 @@ def measure_costs(
     restricted = [seconds(n, limited=coreset) for n in rows] if coreset else free
     head = [max(0.0, seconds(n, head=n) - f) for n, f in zip(rows, free, strict=True)]
     return Costs(tuple(rows), tuple(free), tuple(restricted), tuple(head))
+
+
+def threads_to_try(most: int) -> list[int]:
+    """All that there are, half of them, one: more threads are slower where a pass is short."""
+    return sorted({most, max(1, most // 2), 1}, reverse=True)
+
+
+def seconds_by_threads(
+    opened: Callable[[int], CoreModel], most: int, text: Sequence[int], rows: int
+) -> dict[int, float]:
+    """Seconds of a commit of one row and one of `rows` together, by number of threads.
+
+    `opened(threads)`: the model with that many.
+    """
+    found = {}
+    for threads in threads_to_try(most):
+        costs = measure_costs(opened(threads), text, rows)
+        found[threads] = costs.forward(1, 0) + costs.forward(rows, 0)
+    return found
