@@ -233,11 +233,13 @@ class Model:
 
     def _planned(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options with those of the plan that `quality` asks for; the caller's own count."""
-        from .tuning import plan_for
-
         given = {name: value for name, value in options.items() if value is not None}
         quality = given.pop("quality", None)
-        return given if quality is None else {**plan_for(self, quality).options, **given}
+        if quality is None:
+            return given
+        from .tuning import plan_for
+
+        return {**plan_for(self, quality).options, **given}
 
     def _prompt_ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
