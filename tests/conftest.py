@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 # pytest's importlib mode adds no folder to the path; the tests share `oracle` and `tiny_clover`.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from checkpoints import packer
 from oracle.blocks import BlockTransformer
 from oracle.clover import Clover
 from oracle.full_attention import FullTransformer
@@ -25,149 +27,91 @@ from tiny_clover import make_checkpoint, write_checkpoint_files
 from tiny_full_attention import make_full_attention
 from tiny_transformer import make_transformer
 
+# helpers whose assertions say what differs, as those of the tests do
+pytest.register_assert_rewrite("golden_checks", "golden_files", "tiny_core")
+
 
 @dataclass(frozen=True)
 class Tiny:
-    """A tiny checkpoint: its folder, its tensors (names without prefix) and its configuration."""
+    """A tiny checkpoint: its folder, its tensors (names without prefix) and its configuration; of
+    a family with full attention, in the words of its trunk."""
 
     folder: Path
     tensors: dict[str, np.ndarray]
     config: dict[str, Any]
+    kind: Callable[..., Any]
 
-    def oracle(self) -> Clover:
-        return Clover(self.tensors, self.config)
+    def oracle(self) -> Any:
+        return self.kind(self.tensors, self.config)
+
+
+def _once(
+    factory: pytest.TempPathFactory, kind: Callable[..., Any], write: Callable[..., Any]
+) -> Callable[..., Tiny]:
+    """``write(folder, ...)`` returns the tensors, with the configuration if the file has another;
+    one folder per set of arguments."""
+    made: dict[str, Tiny] = {}
+
+    def make(*arguments: Any, **options: Any) -> Tiny:
+        key = json.dumps([arguments, options], sort_keys=True)
+        if key not in made:
+            folder = factory.mktemp(arguments[0] if arguments else "tiny")
+            found = write(folder, *arguments, **options)
+            if not isinstance(found, tuple):
+                found = found, json.loads((folder / "config.json").read_text())
+            made[key] = Tiny(folder, *found, kind)
+        return made[key]
+
+    return make
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tiny]:
-    """Makes a tiny checkpoint; keyword arguments are ``make_checkpoint``'s. One folder per set.
+    """Makes a tiny checkpoint of Clover; keyword arguments are ``make_checkpoint``'s.
 
     ``scale`` multiplies the tensors whose name ends with a key (powers of two stay exact in bf16).
     """
-    made: dict[str, Tiny] = {}
 
-    def make(*, scale: dict[str, float] | None = None, **options: Any) -> Tiny:
-        key = json.dumps([options, scale], sort_keys=True)
-        if key not in made:
-            folder = tmp_path_factory.mktemp("tiny")
-            tensors = make_checkpoint(folder, **options)
-            if scale:
-                for name in tensors:
-                    for ending, factor in scale.items():
-                        tensors[name] *= factor if name.endswith(ending) else 1
-                write_checkpoint_files(folder, _prefixed(tensors), shards=2)
-            made[key] = Tiny(folder, tensors, json.loads((folder / "config.json").read_text()))
-        return made[key]
+    def write(
+        folder: Path, *, scale: dict[str, float] | None = None, **options: Any
+    ) -> dict[str, np.ndarray]:
+        tensors = make_checkpoint(folder, **options)
+        if scale:
+            for name in tensors:
+                for ending, factor in scale.items():
+                    tensors[name] *= factor if name.endswith(ending) else 1
+            write_checkpoint_files(folder, _prefixed(tensors), shards=2)
+        return tensors
 
-    return make
-
-
-@dataclass(frozen=True)
-class TinyTransformer:
-    """The same of a plain transformer."""
-
-    folder: Path
-    tensors: dict[str, np.ndarray]
-    config: dict[str, Any]
-
-    def oracle(self) -> Transformer:
-        return Transformer(self.tensors, self.config)
+    return _once(tmp_path_factory, Clover, write)
 
 
 @pytest.fixture(scope="session")
-def tiny_transformer(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., TinyTransformer]:
-    """Makes a tiny checkpoint of a family; arguments are ``make_transformer``'s."""
-    made: dict[str, TinyTransformer] = {}
-
-    def make(family: str, **options: Any) -> TinyTransformer:
-        key = json.dumps([family, options], sort_keys=True)
-        if key not in made:
-            folder = tmp_path_factory.mktemp(family)
-            tensors = make_transformer(folder, family, **options)
-            config = json.loads((folder / "config.json").read_text())
-            made[key] = TinyTransformer(folder, tensors, config)
-        return made[key]
-
-    return make
-
-
-@dataclass(frozen=True)
-class TinyBlocks:
-    """The same of a block-diffusion family under a block mask."""
-
-    folder: Path
-    tensors: dict[str, np.ndarray]
-    config: dict[str, Any]
-
-    def oracle(self) -> BlockTransformer:
-        return BlockTransformer(self.tensors, self.config)
+def tiny_transformer(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tiny]:
+    """Of a family; arguments are ``make_transformer``'s."""
+    return _once(tmp_path_factory, Transformer, make_transformer)
 
 
 @pytest.fixture(scope="session")
-def tiny_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TinyBlocks]:
-    """Makes a tiny checkpoint of a family; arguments are ``make_blocks``'s."""
-    made: dict[str, TinyBlocks] = {}
-
-    def make(family: str, **options: Any) -> TinyBlocks:
-        key = json.dumps([family, options], sort_keys=True)
-        if key not in made:
-            folder = tmp_path_factory.mktemp(family)
-            tensors = make_blocks(folder, family, **options)
-            config = json.loads((folder / "config.json").read_text())
-            made[key] = TinyBlocks(folder, tensors, config)
-        return made[key]
-
-    return make
-
-
-@dataclass(frozen=True)
-class TinyFullAttention:
-    """The same of a family with full attention; ``config`` in the words of its trunk."""
-
-    folder: Path
-    tensors: dict[str, np.ndarray]
-    config: dict[str, Any]
-
-    def oracle(self) -> FullTransformer:
-        return FullTransformer(self.tensors, self.config)
+def tiny_blocks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tiny]:
+    """Of a block-diffusion family under a block mask; arguments are ``make_blocks``'s."""
+    return _once(tmp_path_factory, BlockTransformer, make_blocks)
 
 
 @pytest.fixture(scope="session")
-def tiny_full_attention(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., TinyFullAttention]:
-    """Makes a tiny checkpoint of a family; arguments are ``make_full_attention``'s."""
-    made: dict[str, TinyFullAttention] = {}
-
-    def make(family: str, **options: Any) -> TinyFullAttention:
-        key = json.dumps([family, options], sort_keys=True)
-        if key not in made:
-            folder = tmp_path_factory.mktemp(family)
-            made[key] = TinyFullAttention(folder, *make_full_attention(folder, family, **options))
-        return made[key]
-
-    return make
+def tiny_full_attention(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tiny]:
+    """Of a family with full attention; arguments are ``make_full_attention``'s."""
+    return _once(tmp_path_factory, FullTransformer, make_full_attention)
 
 
 @pytest.fixture(scope="session")
 def pack_canvas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Packs a tiny DiffusionGemma checkpoint, once; arguments are ``make_canvas``'s."""
-    made: dict[str, Path] = {}
 
-    def make(recipe: str = "f32", **options: Any) -> Path:
-        from clover_edge.export import export_checkpoint
+    def write(folder: Path, case: str, **options: Any) -> None:
+        make_canvas(folder, **options)
 
-        key = json.dumps([recipe, options], sort_keys=True)
-        if key not in made:
-            folder = tmp_path_factory.mktemp("canvas")
-            make_canvas(folder / "in", **options)
-            export_checkpoint(folder / "in", folder / "out", recipe=recipe)
-            made[key] = folder / "out"
-        return made[key]
-
-    return make
+    return partial(packer(tmp_path_factory, write), "canvas")
 
 
 def _prefixed(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -183,7 +127,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     made: dict[tuple[Path, str, int | None], Path] = {}
 
     def make(
-        source: Tiny | TinyTransformer | TinyBlocks | TinyFullAttention,
+        source: Tiny,
         recipe: str,
         group_size: int | None = None,
     ) -> Path:

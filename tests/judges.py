@@ -22,6 +22,7 @@ from tiny_full_attention import make_full_attention
 from tiny_hybrid import make_hybrid
 from tiny_nemotron import make_nemotron
 from tiny_transformer import make_transformer
+from torch_models import logits_of
 
 Array = np.ndarray
 _WITH_VISION = ("qwen3_5", "qwen3_5_moe", "gemma3")  # whose text model has a type of its own
@@ -73,7 +74,7 @@ class Autoregressive(Judge):
 
     def logits(self) -> tuple[Sequence[int], Array]:
         ids = self._loop.token_ids()
-        return ids.tolist(), self._loop.transformers_logits(self._maker.official(self._case), ids)
+        return ids.tolist(), logits_of(self._maker.official(self._case), ids)
 
     def text(self, mode: str) -> Text:
         loop = self._loop

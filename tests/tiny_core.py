@@ -142,3 +142,11 @@ def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
     assert a.keys() == b.keys()
     for name, value in a.items():
         assert np.array_equal(value, b[name]), name
+
+
+def same_from_now(core: Any, one: Any, other: Any, ids: list[int]) -> None:
+    """Two states, bitwise, as they are and behind further ``ids``."""
+    for _ in range(2):
+        same(one.arrays(), other.arrays())
+        core.commit(one, ids, logits="none")
+        core.commit(other, ids, logits="none")

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoints import copier, model_of
 from tiny_blocks import FAMILIES, special_ids
 
 from clover_edge.errors import ArgumentError, CheckpointError, UnsupportedModelError
-from clover_edge.export import Checkpoint, export_checkpoint
-from clover_edge.export.families import read_model
+from clover_edge.export import export_checkpoint
 from clover_edge.generation import GenerationConfig
 
 
 @pytest.fixture
 def folder(tiny_blocks: Any, tmp_path: Path) -> Callable[..., Path]:
-    def copy(family: str, file: str = "config.json", **keys: Any) -> Path:
-        """A copy of a checkpoint, a file of its changed; None drops a key."""
-        if not (tmp_path / "in").exists():
-            shutil.copytree(tiny_blocks(family).folder, tmp_path / "in")
-        path = tmp_path / "in" / file
-        config = {**json.loads(path.read_text()), **keys}
-        path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-        return tmp_path / "in"
-
-    return copy
-
-
-def model_of(folder: Path) -> Any:
-    with Checkpoint(folder) as checkpoint:
-        return read_model(checkpoint)
+    return copier(tiny_blocks, tmp_path / "in")
 
 
 @pytest.mark.parametrize(

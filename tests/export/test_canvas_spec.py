@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoints import model_of
 from tiny_canvas import FULL, PROPORTIONAL, SLIDING, make_canvas
 from tiny_clover import write_checkpoint_files
 
 from clover_edge.errors import ArgumentError, CheckpointError, UnsupportedModelError
-from clover_edge.export import Checkpoint, export_checkpoint
-from clover_edge.export.families import read_model
+from clover_edge.export import export_checkpoint
 from clover_edge.generation import GenerationConfig
 
 GONE = object()
@@ -35,11 +35,6 @@ def edit(folder: Path, file: str = "config.json", section: str | None = None, **
         else:
             inner[key] = value
     path.write_text(json.dumps(outer))
-
-
-def model_of(folder: Path) -> Any:
-    with Checkpoint(folder) as checkpoint:
-        return read_model(checkpoint)
 
 
 def test_spec(folder: Path) -> None:

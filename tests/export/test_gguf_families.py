@@ -87,14 +87,8 @@ def gemma_tensors(tensors: tiny_gguf.Arrays) -> tiny_gguf.Arrays:
 
 def gemma_keys(config: dict[str, Any]) -> dict[str, Any]:
     return {
-        "block_count": config["num_hidden_layers"],
-        "embedding_length": config["hidden_size"],
-        "feed_forward_length": config["intermediate_size"],
-        "context_length": config["max_position_embeddings"],
-        "attention.head_count": config["num_attention_heads"],
-        "attention.head_count_kv": config["num_key_value_heads"],
+        **tiny_gguf.dense_keys(config),
         "attention.key_length": config["head_dim"],
-        "attention.layer_norm_rms_epsilon": config["rms_norm_eps"],
         "attention.sliding_window": config["sliding_window"],
         "rope.freq_base": 1e6,
     }

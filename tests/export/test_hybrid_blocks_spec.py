@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoints import edited, model_of
 from tiny_hybrid import NAMES, make_hybrid
 
 from clover_edge.errors import CheckpointError, UnsupportedModelError
-from clover_edge.export import Checkpoint, export_checkpoint
-from clover_edge.export.families import read_model
+from clover_edge.export import export_checkpoint
 
 FAMILIES = [name for name in NAMES if name.startswith("a2d")]
 
@@ -22,17 +22,9 @@ def folder(tmp_path: Path) -> Callable[..., Path]:
     def make(family: str, **keys: Any) -> Path:
         """A checkpoint whose configuration is changed afterwards; None drops a key."""
         make_hybrid(tmp_path / "in", family)
-        path = tmp_path / "in" / "config.json"
-        config = {**json.loads(path.read_text()), **keys}
-        path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-        return tmp_path / "in"
+        return edited(tmp_path / "in", **keys)
 
     return make
-
-
-def model_of(folder: Path) -> Any:
-    with Checkpoint(folder) as checkpoint:
-        return read_model(checkpoint)
 
 
 @pytest.mark.parametrize("key", ["model_type", "architectures"])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoints import edited, model_of
 from tiny_nemotron import YARN, make_nemotron
 
 from clover_edge.errors import CheckpointError, UnsupportedModelError
-from clover_edge.export import Checkpoint, export_checkpoint
-from clover_edge.export.families import read_model
+from clover_edge.export import export_checkpoint
 
 
 @pytest.fixture
@@ -20,17 +19,9 @@ def folder(tmp_path: Path) -> Callable[..., Path]:
     def make(**keys: Any) -> Path:
         """A checkpoint whose configuration is changed afterwards; None drops a key."""
         make_nemotron(tmp_path / "in")
-        path = tmp_path / "in" / "config.json"
-        config = {**json.loads(path.read_text()), **keys}
-        path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-        return tmp_path / "in"
+        return edited(tmp_path / "in", **keys)
 
     return make
-
-
-def model_of(folder: Path) -> Any:
-    with Checkpoint(folder) as checkpoint:
-        return read_model(checkpoint)
 
 
 @pytest.mark.parametrize("key", ["model_type", "architectures"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import model_of
 from tiny_clover import make_checkpoint, special_ids
 
 from clover_edge.export import Checkpoint, export_checkpoint, plan_export
@@ -32,8 +33,8 @@ def edit(folder: Path, change: Edit, name: str = "config.json") -> None:
 
 
 def spec_of(folder: Path) -> dict[str, Any]:
-    with Checkpoint(folder) as checkpoint:
-        return read_model(checkpoint).spec
+    spec: dict[str, Any] = model_of(folder).spec
+    return spec
 
 
 def test_spec_says_what_the_configuration_says(folder: Path) -> None:

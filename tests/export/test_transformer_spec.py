@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import copier, model_of
 from oracle.transformer import frequencies
 from tiny_transformer import ARCHITECTURES, make_transformer
 
 from clover_edge.errors import ArgumentError
 from clover_edge.export import Checkpoint, export_checkpoint, plan_export
-from clover_edge.export.families import read_model
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -30,21 +29,12 @@ YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768
 
 @pytest.fixture
 def folder(tiny_transformer: Any, tmp_path: Path) -> Callable[..., Path]:
-    def copy(family: str, **keys: Any) -> Path:
-        """A copy of a checkpoint, its configuration changed; None drops a key."""
-        shutil.copytree(tiny_transformer(family).folder, tmp_path / "in")
-        path = tmp_path / "in" / "config.json"
-        config = {**json.loads(path.read_text()), **keys}
-        kept = {key: value for key, value in config.items() if value is not None}
-        path.write_text(json.dumps(kept))
-        return tmp_path / "in"
-
-    return copy
+    return copier(tiny_transformer, tmp_path / "in")
 
 
 def spec_of(folder: Path) -> dict[str, Any]:
-    with Checkpoint(folder) as checkpoint:
-        return read_model(checkpoint).spec
+    spec: dict[str, Any] = model_of(folder).spec
+    return spec
 
 
 @pytest.mark.parametrize(
@@ -106,8 +96,7 @@ def test_absent_keys_mean_what_the_classes_say(folder: Callable[..., Path]) -> N
 def test_either_name_of_a_family_will_do(
     folder: Callable[..., Path], family: str, key: str
 ) -> None:
-    with Checkpoint(folder(family, **{key: None})) as checkpoint:
-        assert read_model(checkpoint).family == family
+    assert model_of(folder(family, **{key: None})).family == family
 
 
 @pytest.mark.parametrize(
@@ -152,8 +141,8 @@ def test_decode_defaults(folder: Callable[..., Path]) -> None:
     def defaults(**changes: Any) -> dict[str, Any]:
         file = path / "generation_config.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-        with Checkpoint(path) as checkpoint:
-            return read_model(checkpoint).generation
+        generation: dict[str, Any] = model_of(path).generation
+        return generation
 
     assert defaults() == {
         "eos_token_id": [287, 285],

@@ -10,17 +10,12 @@ over the same model writes, how close its closest decision was, and a checksum o
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "autoregressive.npz"
 LENGTH, ROWS = 72, (0, 1, 31, 63, 64, 70, 71)  # past the chunk of 64 of the official delta rule
 PROMPT, NEW, VALID = 20, 48, 288  # tokens of the prompt and of the text, real ids
 LINEAR = {"rope_type": "linear", "factor": 8.0}
@@ -52,10 +47,10 @@ def options(case: str) -> tuple[str, dict[str, Any]]:
 
 def weights(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors by checkpoint name without prefix, text configuration) of a case."""
+    from golden_files import drawn
+
     family, rest = options(case)
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make(folder, family, **rest)
-        config = json.loads((Path(folder) / "config.json").read_text())
+    tensors, config = drawn(make, family, **rest)
     return tensors, config.get("text_config", config)
 
 
@@ -67,14 +62,6 @@ def make(folder: str | Path, family: str, **rest: Any) -> dict[str, np.ndarray]:
     return make_gemma(folder, **rest) if family == "gemma3" else make_hybrid(folder, family, **rest)
 
 
-def checksum(tensors: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = np.ascontiguousarray(tensors[name], dtype="<f4")
-        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
-    return digest.hexdigest()
-
-
 def token_ids() -> np.ndarray:
     return np.random.default_rng(8).integers(0, 256, LENGTH)
 
@@ -83,8 +70,8 @@ def official(case: str) -> Any:
     """The case as a module of `transformers`."""
     from importlib import import_module
 
-    import torch
     from tiny_hybrid import fused_inputs
+    from torch_models import load_trunk
 
     tensors, config = weights(case)
     family, _ = CASES[case]
@@ -92,33 +79,17 @@ def official(case: str) -> Any:
     home = import_module(f"transformers.models.{module}")
     keys = {k: v for k, v in config.items() if k not in ("architectures", "dtype", "model_type")}
     model = getattr(home, model_class)(getattr(home, config_class)(**keys))
-    model = model.to(torch.float32).eval()
     named = fused_inputs(tensors, config) if family == "qwen3_next" else tensors
-    state = {
-        name if name.startswith("lm_head") else "model." + name: torch.from_numpy(value)
-        for name, value in named.items()
-    }
-    missing, surplus = model.load_state_dict(state, strict=False)
-    tied = ["lm_head.weight"] if config["tie_word_embeddings"] else []
-    assert (list(missing), list(surplus)) == (tied, []), (missing, surplus)
-    return model
-
-
-def transformers_logits(model: Any, ids: np.ndarray) -> np.ndarray:
-    """Logits [n, V] of one pass."""
-    import torch
-
-    with torch.no_grad():
-        rows = torch.from_numpy(ids)[None]
-        logits: np.ndarray = model(input_ids=rows, use_cache=False).logits[0].numpy()
-    return logits
+    return load_trunk(model, named, tied=config["tie_word_embeddings"])
 
 
 def greedy(model: Any, ids: np.ndarray) -> tuple[np.ndarray, float]:
     """``NEW`` tokens behind ``ids``, and the least distance of a logit to the next best one."""
+    from torch_models import logits_of
+
     margin = np.inf
     for _ in range(NEW):
-        last = transformers_logits(model, ids)[-1, :VALID]
+        last = logits_of(model, ids)[-1, :VALID]
         best, second = np.sort(last)[::-1][:2]
         margin = min(margin, float(best - second))
         ids = np.append(ids, last.argmax())
@@ -126,22 +97,21 @@ def greedy(model: Any, ids: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def main() -> None:
-    import torch
-    import transformers
+    from golden_files import checksum, save, versions
+    from torch_models import logits_of
 
     made: dict[str, Any] = {}
     for case in CASES:
         model = official(case)
-        made[f"{case}: logits"] = transformers_logits(model, token_ids())[list(ROWS)]
+        made[f"{case}: logits"] = logits_of(model, token_ids())[list(ROWS)]
         text, margin = greedy(model, token_ids()[:PROMPT])
         made[f"{case}: text"], made[f"{case}: margin"] = text.astype(np.int32), margin
         made[f"{case}: checksum"] = checksum(weights(case)[0])
         print(case, len(set(text.tolist())), "ids,", "margin", margin)
-    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made["made_with"] = versions()
+    save("autoregressive", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

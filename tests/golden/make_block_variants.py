@@ -8,15 +8,12 @@ factor. What the file keeps, and the judge, are those of ``make_blocks.py``.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "block_variants.npz"
 # family, arguments of make_blocks, options of the generation
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "a2d_llama": ("a2d_llama", {"seed": 2}, {"threshold": 1.0, "absolute": False}),
@@ -45,31 +42,20 @@ def arguments(case: str) -> dict[str, Any]:
 
 def tensors_of(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors under the oracle's names, parsed ``config.json``) of a case."""
-    import tempfile
-
+    from golden_files import drawn
     from tiny_blocks import make_blocks
 
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make_blocks(folder, CASES[case][0], **arguments(case))
-        return tensors, json.loads((Path(folder) / "config.json").read_text())
+    return drawn(make_blocks, CASES[case][0], **arguments(case))
 
 
 def options_of(case: str, config: dict[str, Any]) -> Any:
-    from oracle.blocks import BlockOptions
-    from tiny_blocks import special_ids
+    from golden_files import maker_of
 
-    width = config["block_size"]
-    return BlockOptions(
-        max_new_tokens=3 * width,
-        mask=config["mask_token_id"],
-        valid_vocab=max(special_ids(config).values()) + 1,
-        width=width,
-        **CASES[case][2],
-    )
+    return maker_of("blocks").block_options(config, CASES[case][2])
 
 
 def main() -> None:
-    from golden_files import checksum, maker_of
+    from golden_files import checksum, maker_of, save, text_arrays
     from oracle.blocks import generate_blocks
 
     blocks = maker_of("blocks")
@@ -79,17 +65,11 @@ def main() -> None:
         judge = blocks.transformers_judge(tensors, config)
         made[f"{case}: logits"] = judge(ids, 0)[list(blocks.ROWS)]
         text = generate_blocks(judge, ids[: blocks.PROMPT], options_of(case, config))
-        print(
-            f"{case}: {text.ids}, {len(text.changed)} steps, margin {text.margin:.1e}", flush=True
-        )
-        assert text.margin > blocks.MARGIN, f"{case}: a decision is too close to call; other seed"
-        made[f"{case}: ids"] = text.ids
-        made[f"{case}: changed"] = json.dumps(text.changed)
+        made |= text_arrays(case, text)
         made[f"{case}: checksum"] = checksum(tensors)
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    save("block_variants", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

@@ -11,20 +11,14 @@ over the judge, nothing cached) and a checksum of the weights, which are drawn a
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "blocks.npz"
 LENGTH, ROWS = 48, (0, 1, 7, 23, 30, 47)  # tokens, and those whose logits are kept
-MARGIN = 1e-4  # least distance of a decision to another one
 # family, arguments of make_blocks, options of the generation
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "llada2": ("llada2", {}, {"threshold": 0.6}),
@@ -52,12 +46,10 @@ SEEDS = {case: 2 if case == "a2d" else 1 for case in CASES}
 
 def tensors_of(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors under the oracle's names, parsed ``config.json``) of a case."""
+    from golden_files import drawn
     from tiny_blocks import make_blocks
 
-    family = CASES[case][0]
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make_blocks(folder, family, **arguments(case))
-        return tensors, json.loads((Path(folder) / "config.json").read_text())
+    return drawn(make_blocks, CASES[case][0], **arguments(case))
 
 
 def arguments(case: str) -> dict[str, Any]:
@@ -86,14 +78,6 @@ def block_options(config: dict[str, Any], asked: dict[str, Any]) -> Any:
     )
 
 
-def checksum(tensors: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = np.ascontiguousarray(tensors[name], dtype="<f4")
-        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
-    return digest.hexdigest()
-
-
 def token_ids() -> list[int]:
     return [int(i) for i in np.random.default_rng(5).integers(0, 256, LENGTH)]
 
@@ -102,25 +86,14 @@ def transformers_judge(
     tensors: dict[str, np.ndarray], config: dict[str, Any]
 ) -> Callable[[Sequence[int], int], np.ndarray]:
     """Ids and the blocks' origin to logits [n, V] in float32, by the class for the trunk."""
-    import torch
     from oracle.blocks import block_mask
+    from torch_models import additive_mask, load_trunk, logits_of
 
-    model = _model(config).to(torch.float32).eval()
-    state = {
-        _name(name) if name.startswith("lm_head") else "model." + _name(name): torch.from_numpy(v)
-        for name, v in tensors.items()
-    }
-    missing, surplus = model.load_state_dict(state, strict=False)
-    assert (list(missing), list(surplus)) == ([], []), (missing, surplus)
+    model = load_trunk(_model(config), {_name(name): value for name, value in tensors.items()})
     width = config.get("bd_size") or config["block_size"]
 
     def logits(ids: Sequence[int], origin: int = 0) -> np.ndarray:
-        visible = torch.from_numpy(block_mask(len(ids), width, origin))
-        mask = torch.where(visible, 0.0, torch.finfo(torch.float32).min)[None, None]
-        with torch.no_grad():
-            out = model(input_ids=torch.tensor([list(ids)]), attention_mask=mask, use_cache=False)
-        found: np.ndarray = out.logits[0].numpy()
-        return found
+        return logits_of(model, ids, additive_mask(block_mask(len(ids), width, origin)))
 
     return logits
 
@@ -155,8 +128,7 @@ def _name(name: str) -> str:
 
 
 def main() -> None:
-    import torch
-    import transformers
+    from golden_files import checksum, save, text_arrays, versions
     from oracle.blocks import generate_blocks
 
     made: dict[str, Any] = {}
@@ -165,20 +137,12 @@ def main() -> None:
         judge = transformers_judge(tensors, config)
         made[f"{case}: logits"] = judge(token_ids(), 0)[list(ROWS)]
         text = generate_blocks(judge, token_ids()[:PROMPT], options_of(case, config))
-        different = len(set(text.ids))
-        print(
-            f"{case}: {len(text.ids)} ids, {different} different, {len(text.changed)} steps, "
-            f"{text.edits} edits, margin {text.margin:.1e}"
-        )
-        assert text.margin > MARGIN, f"{case}: a decision is too close to call; change its seed"
-        made[f"{case}: ids"] = text.ids
-        made[f"{case}: changed"] = json.dumps(text.changed)
+        made |= text_arrays(case, text)
         made[f"{case}: checksum"] = checksum(tensors)
-    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made["made_with"] = versions()
+    save("blocks", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

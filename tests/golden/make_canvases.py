@@ -10,7 +10,6 @@ closest decision was; and a checksum of the weights, which ``tiny_canvas.py`` dr
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import tempfile
@@ -19,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "canvases.npz"
 LENGTH, ROWS, CANVAS_ROWS = 30, (0, 1, 8, 9, 17, 29), (0, 5, 15)  # past the window of 9
 PROMPT, VALID = 21, 288  # tokens of the prompt, real ids
 TEMPERATURE = 0.6  # of the first canvas step, in what the second is conditioned on
@@ -57,14 +54,6 @@ def options_of(case: str, config: dict[str, Any]) -> Any:
 
     width = config["canvas_length"]
     return CanvasOptions(width, VALID, decoding.uniform, **CASES[case][1])
-
-
-def checksum(tensors: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = np.ascontiguousarray(tensors[name], dtype="<f4")
-        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
-    return digest.hexdigest()
 
 
 def token_ids() -> np.ndarray:
@@ -144,8 +133,7 @@ def passes(judge: Any, width: int) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    import torch
-    import transformers
+    from golden_files import assert_clear, checksum, save, versions
     from oracle.canvas import Canvas, generate_canvases
 
     made: dict[str, Any] = {}
@@ -161,15 +149,14 @@ def main() -> None:
         steps = [len(kept) for kept in text.kept]
         print(f"{case}: {len(set(text.ids))} different ids, {steps} steps, {text.margin:.1e}")
         print([[len(k) for k in kept] for kept in text.kept], made[f"{case}: first"].max())
-        assert text.margin > MARGIN, f"{case}: a decision is too close to call; change its seed"
+        assert_clear(case, text.margin, MARGIN)
         made[f"{case}: ids"], made[f"{case}: kept"] = text.ids, json.dumps(text.kept)
         made[f"{case}: margin"] = text.margin
         made[f"{case}: checksum"] = checksum(tensors)
-    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made["made_with"] = versions()
+    save("canvases", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

@@ -10,8 +10,6 @@ checksum of the weights, which are drawn again from the seed.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +17,7 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "full_attention.npz"
 LENGTH, ROWS = 48, (0, 1, 7, 23, 30, 47)  # tokens, and those whose logits are kept
-MARGIN = 1e-4  # least distance of a decision to another one
 PROMPT, NEW, WIDTH = 19, 24, 8  # tokens, of the answer, of a block
 WHOLE = {"width": NEW}
 DREAM = {**WHOLE, "steps": 9, "eps": 1e-3, "threshold": 1.0}
@@ -68,14 +63,6 @@ def options_of(case: str, config: dict[str, Any]) -> Any:
     return CanvasOptions(max_new_tokens=NEW, mask=mask, valid_vocab=mask + 1, **asked)
 
 
-def checksum(tensors: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = np.ascontiguousarray(tensors[name], dtype="<f4")
-        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
-    return digest.hexdigest()
-
-
 def token_ids() -> list[int]:
     return [int(i) for i in np.random.default_rng(5).integers(0, 256, LENGTH)]
 
@@ -84,32 +71,20 @@ class TransformersJudge:
     """The class for the trunk; logits [n, V] in float32."""
 
     def __init__(self, tensors: dict[str, np.ndarray], config: dict[str, Any]) -> None:
-        import torch
         import transformers
+        from torch_models import load_trunk
 
         kinds = {"qwen2": "Qwen2", "llama": "Llama", "qwen3_moe": "Qwen3Moe"}
         kind = getattr(transformers, kinds[config["model_type"]] + "ForCausalLM")
         keys = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
         made = kind(kind.config_class(**keys, attn_implementation="eager"))
-        self.model = made.to(torch.float32).eval()
-        state = {
-            name if name.startswith("lm_head") else "model." + name: torch.from_numpy(value)
-            for name, value in tensors.items()
-        }
-        missing, surplus = self.model.load_state_dict(state, strict=False)
-        tied = ["lm_head.weight"] if config["tie_word_embeddings"] else []
-        assert (list(missing), list(surplus)) in (([], []), (tied, [])), (missing, surplus)
+        self.model = load_trunk(made, tensors, tied=config["tie_word_embeddings"])
 
     def logits(self, ids: Sequence[int]) -> np.ndarray:
-        import torch
+        from torch_models import additive_mask, logits_of
 
-        nothing_hidden = torch.zeros(1, 1, len(ids), len(ids))
-        with torch.no_grad():
-            out = self.model(
-                input_ids=torch.tensor([list(ids)]), attention_mask=nothing_hidden, use_cache=False
-            )
-        found: np.ndarray = out.logits[0].numpy()
-        return found
+        nothing_hidden = np.ones((len(ids), len(ids)), bool)
+        return logits_of(self.model, ids, additive_mask(nothing_hidden))
 
     def part(self, ids: Sequence[int], first: int, last: int) -> np.ndarray:
         assert last - first == len(ids), "this judge keeps nothing"
@@ -128,8 +103,7 @@ def make_case(case: str) -> tuple[TransformersJudge, dict[str, np.ndarray], dict
 
 
 def main() -> None:
-    import torch
-    import transformers
+    from golden_files import checksum, save, text_arrays, versions
     from oracle.full_attention import generate_canvas
 
     made: dict[str, Any] = {}
@@ -137,19 +111,12 @@ def main() -> None:
         judge, tensors, config = make_case(case)
         made[f"{case}: logits"] = judge.logits(token_ids())[list(ROWS)]
         text = generate_canvas(judge.part, token_ids()[:PROMPT], options_of(case, config))
-        print(
-            f"{case}: {len(text.ids)} ids, {len(set(text.ids))} different, "
-            f"{[len(c) for c in text.changed]} accepted, margin {text.margin:.1e}"
-        )
-        assert text.margin > MARGIN, f"{case}: a decision is too close to call; change its seed"
-        made[f"{case}: ids"] = text.ids
-        made[f"{case}: changed"] = json.dumps(text.changed)
+        made |= text_arrays(case, text)
         made[f"{case}: checksum"] = checksum(tensors)
-    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made["made_with"] = versions()
+    save("full_attention", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

@@ -11,20 +11,15 @@ the judge, nothing cached) and a checksum of the weights, which are drawn again 
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "hybrid_blocks.npz"
 LENGTH, ROWS = 48, (0, 1, 7, 23, 30, 47)  # tokens, and those whose logits are kept
 PROMPT, WIDTH = 19, 8
-MARGIN = 1e-4  # least distance of a decision to another one
 # family, arguments of make_hybrid, options of the generation
 CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "a2d_qwen3_5": ("a2d_qwen3_5", {}, {"threshold": 0.2}),
@@ -42,11 +37,10 @@ def arguments(case: str) -> dict[str, Any]:
 
 def tensors_of(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors by checkpoint name without prefix, text configuration) of a case."""
+    from golden_files import drawn
     from tiny_hybrid import make_hybrid
 
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make_hybrid(folder, CASES[case][0], **arguments(case))
-        config = json.loads((Path(folder) / "config.json").read_text())
+    tensors, config = drawn(make_hybrid, CASES[case][0], **arguments(case))
     return tensors, {**config, **config.get("text_config", {})}
 
 
@@ -71,35 +65,23 @@ def transformers_judge(
     tensors: dict[str, np.ndarray], config: dict[str, Any], causal: bool
 ) -> Callable[[Sequence[int], int], np.ndarray]:
     """Ids and the blocks' origin, or with ``causal`` the last block's start, to logits [n, V]."""
-    import torch
     from oracle.blocks import block_mask
     from oracle.hybrid_blocks import last_block_mask
+    from torch_models import additive_mask, load_trunk, logits_of
 
-    model = _model(config)
-    state = {
-        name if name.startswith("lm_head") else "model." + name: torch.from_numpy(value)
-        for name, value in tensors.items()
-    }
-    missing, surplus = model.load_state_dict(state, strict=False)
-    assert (list(missing), list(surplus)) == ([], []), (missing, surplus)
+    model = load_trunk(_model(config), tensors)
 
     def logits(ids: Sequence[int], origin: int = 0) -> np.ndarray:
         n = len(ids)
         visible = last_block_mask(n, origin) if causal else block_mask(n, WIDTH, origin)
-        mask = torch.where(torch.from_numpy(visible), 0.0, torch.finfo(torch.float32).min)
-        masks = {"full_attention": mask[None, None], "linear_attention": None}
-        with torch.no_grad():
-            out = model(input_ids=torch.tensor([list(ids)]), attention_mask=masks, use_cache=False)
-        found: np.ndarray = out.logits[0].numpy()
-        return found
+        masks = {"full_attention": additive_mask(visible), "linear_attention": None}
+        return logits_of(model, ids, masks)
 
     return logits
 
 
 def _model(config: dict[str, Any]) -> Any:
     from importlib import import_module
-
-    import torch
 
     sparse = "num_experts" in config
     module = "qwen3_5_moe" if sparse else "qwen3_5"
@@ -108,13 +90,11 @@ def _model(config: dict[str, Any]) -> Any:
     dropped = ("architectures", "dtype", "model_type", "text_config")
     keys = {k: v for k, v in config.items() if k not in dropped}
     settings = getattr(home, name + "TextConfig")(**keys, attn_implementation="eager")
-    return getattr(home, name + "ForCausalLM")(settings).to(torch.float32).eval()
+    return getattr(home, name + "ForCausalLM")(settings)
 
 
 def main() -> None:
-    import torch
-    import transformers
-    from golden_files import checksum
+    from golden_files import checksum, save, text_arrays, versions
     from oracle.blocks import generate_blocks
 
     made: dict[str, Any] = {}
@@ -123,17 +103,12 @@ def main() -> None:
         options = options_of(case, config)
         judge = transformers_judge(tensors, config, options.causal)
         made[f"{case}: logits"] = judge(token_ids(), LENGTH - WIDTH)[list(ROWS)]
-        text = generate_blocks(judge, token_ids()[:PROMPT], options)
-        print(f"{case}: {text.ids}, {len(text.changed)} steps, margin {text.margin:.1e}")
-        assert text.margin > MARGIN, f"{case}: a decision is too close to call; change its seed"
-        made[f"{case}: ids"] = text.ids
-        made[f"{case}: changed"] = json.dumps(text.changed)
+        made |= text_arrays(case, generate_blocks(judge, token_ids()[:PROMPT], options))
         made[f"{case}: checksum"] = checksum(tensors)
-    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made["made_with"] = versions()
+    save("hybrid_blocks", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

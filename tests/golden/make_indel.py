@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "indel.npz"
 # seed, tokens that delete and split, options of the generation, steps behind the last mask
 CASES: dict[str, tuple[int, int, int, dict[str, float], int]] = {
     "every rule": (1, 6, 171, {"threshold": 0.6, "edit_threshold": 0.0}, 6),
@@ -34,32 +31,24 @@ def arguments(case: str) -> dict[str, Any]:
 
 def tensors_of(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors under the oracle's names, parsed ``config.json``) of a case."""
+    from golden_files import drawn
     from tiny_blocks import make_blocks
 
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make_blocks(folder, "llada2", **arguments(case))
-        return tensors, json.loads((Path(folder) / "config.json").read_text())
+    return drawn(make_blocks, "llada2", **arguments(case))
 
 
 def text_of(judge: Any, case: str, config: dict[str, Any], prompt: list[int]) -> Any:
     """The loop's text over a judge."""
-    from oracle.blocks import BlockOptions
+    from golden_files import maker_of
     from oracle.indel import Commands, generate_indel
-    from tiny_blocks import special_ids
 
     _, delete, split, asked, post = CASES[case]
-    o = BlockOptions(
-        max_new_tokens=24,
-        mask=config["mask_token_id"],
-        valid_vocab=max(special_ids(config).values()) + 1,
-        width=config["block_size"],
-        **asked,
-    )
+    o = maker_of("blocks").block_options(config, asked)
     return generate_indel(judge, prompt, o, Commands(delete, split, post))
 
 
 def main() -> None:
-    from golden_files import checksum, maker_of
+    from golden_files import assert_clear, checksum, maker_of, save
 
     blocks = maker_of("blocks")
     prompt, made = blocks.token_ids()[: blocks.PROMPT], dict[str, Any]()
@@ -68,15 +57,14 @@ def main() -> None:
         text = text_of(blocks.transformers_judge(tensors, config), case, config, prompt)
         print(f"{case}: {text.ids}, {len(text.written)} steps, {sorted(text.events)}")
         print(f"  margin {text.margin:.1e}", flush=True)
-        assert text.margin > blocks.MARGIN, f"{case}: a decision is too close to call; other seed"
+        assert_clear(case, text.margin)
         made[f"{case}: ids"] = text.ids
         made[f"{case}: written"] = json.dumps(text.written)
         made[f"{case}: events"] = json.dumps(sorted(text.events))
         made[f"{case}: checksum"] = checksum(tensors)
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    save("indel", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "nemotron.npz"
 LENGTH, ROWS = 48, (0, 1, 15, 16, 39, 40, 47)  # tokens, and those whose logits are kept
 PROMPT, WIDTH, NEW = 19, 8, 24
-MARGIN = 1e-4  # least distance of a decision to another one
 # arguments of make_nemotron, options of the generation
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "stretched": ({}, {"threshold": 0.5}),
@@ -40,11 +36,10 @@ def arguments(case: str) -> dict[str, Any]:
 
 def tensors_of(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors by Llama's names without prefix, configuration) of a case."""
+    from golden_files import drawn
     from tiny_nemotron import make_nemotron
 
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make_nemotron(folder, **arguments(case))
-        return tensors, json.loads((Path(folder) / "config.json").read_text())
+    return drawn(make_nemotron, **arguments(case))
 
 
 def options_of(case: str, config: dict[str, Any], **other: Any) -> Any:
@@ -68,36 +63,23 @@ def transformers_judge(
     tensors: dict[str, np.ndarray], config: dict[str, Any]
 ) -> Callable[[Sequence[int], int], np.ndarray]:
     """Ids and the last block's start to logits [n, V]."""
-    import torch
     from oracle.hybrid_blocks import last_block_mask
+    from torch_models import additive_mask, load_trunk, logits_of
     from transformers import Ministral3Config, Ministral3ForCausalLM
 
     dropped = ("architectures", "dtype", "model_type", "attention_bias", "mlp_bias")
     keys = {k: v for k, v in config.items() if k not in dropped}
-    model = Ministral3ForCausalLM(Ministral3Config(**keys, attn_implementation="eager"))
-    model = model.to(torch.float32).eval()
-    state = {
-        name if name.startswith("lm_head") else "model." + name: torch.from_numpy(value)
-        for name, value in tensors.items()
-    }
-    missing, surplus = model.load_state_dict(state, strict=False)
-    assert (list(missing), list(surplus)) == ([], []), (missing, surplus)
+    settings = Ministral3Config(**keys, attn_implementation="eager")
+    model = load_trunk(Ministral3ForCausalLM(settings), tensors)
 
     def logits(ids: Sequence[int], start: int) -> np.ndarray:
-        visible = torch.from_numpy(last_block_mask(len(ids), start))
-        mask = torch.where(visible, 0.0, torch.finfo(torch.float32).min)[None, None]
-        with torch.no_grad():
-            out = model(input_ids=torch.tensor([list(ids)]), attention_mask=mask, use_cache=False)
-        found: np.ndarray = out.logits[0].numpy()
-        return found
+        return logits_of(model, ids, additive_mask(last_block_mask(len(ids), start)))
 
     return logits
 
 
 def main() -> None:
-    import torch
-    import transformers
-    from golden_files import checksum
+    from golden_files import assert_clear, checksum, save, versions
     from oracle.blocks import generate_blocks
 
     made: dict[str, Any] = {}
@@ -108,15 +90,14 @@ def main() -> None:
         for mode, other in (("diffusion", {}), ("ar", {"width": 1})):
             text = generate_blocks(judge, token_ids()[:PROMPT], options_of(case, config, **other))
             print(f"{case}, {mode}: {text.ids}, {len(text.changed)}, margin {text.margin:.1e}")
-            assert text.margin > MARGIN, f"{case}: a decision is too close to call; other seed"
+            assert_clear(case, text.margin)
             made[f"{case}: {mode}"] = text.ids
             made[f"{case}: {mode} changed"] = json.dumps(text.changed)
         made[f"{case}: checksum"] = checksum(tensors)
-    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made["made_with"] = versions()
+    save("nemotron", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

@@ -10,37 +10,24 @@ works in; the second pass feeds the same ids in pieces through its cache.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "qwen35_moe_commit.npz"
 MAKER = {"seed": 35, "layers": 8, "dtype": "f32", "vocab": 304, "top_k": 4}
 PIECES = (31, 1, 1, 32, 7)  # how the second pass cuts the ids
 
 
 def weights() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors by checkpoint name without prefix, parsed ``config.json``) of the tiny model."""
+    from golden_files import drawn
     from tiny_clover import make_checkpoint
 
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make_checkpoint(folder, **MAKER)
-        return tensors, json.loads((Path(folder) / "config.json").read_text())
-
-
-def checksum(tensors: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = np.ascontiguousarray(tensors[name], dtype="<f4")
-        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
-    return digest.hexdigest()
+    return drawn(make_checkpoint, **MAKER)
 
 
 def token_ids() -> np.ndarray:
@@ -52,6 +39,7 @@ def transformers_logits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logits [n, V] of one pass, and of the passes cut into ``PIECES`` through the cache."""
     import torch
+    from torch_models import load_trunk
     from transformers import DynamicCache
     from transformers.models.qwen3_5_moe import Qwen3_5MoeForCausalLM, Qwen3_5MoeTextConfig
 
@@ -59,13 +47,9 @@ def transformers_logits(
     model = Qwen3_5MoeForCausalLM(
         Qwen3_5MoeTextConfig(**{**text, "model_type": "qwen3_5_moe_text"})
     )
-    model = model.to(torch.float32).eval()
-    state = {
-        name if name.startswith("lm_head") else "model." + name: torch.from_numpy(value)
-        for name, value in tensors.items()
-        if "bd_softmax" not in name and "conv_right" not in name
-    }
-    model.load_state_dict(state, strict=True)
+    previews = ("bd_softmax", "conv_right")
+    trunk = {k: v for k, v in tensors.items() if not any(part in k for part in previews)}
+    model = load_trunk(model, trunk)
     rows = torch.from_numpy(ids)[None]
     with torch.no_grad():
         whole = model(input_ids=rows, use_cache=False).logits[0]
@@ -81,24 +65,16 @@ def transformers_logits(
 
 
 def main() -> None:
-    import torch
-    import transformers
+    from golden_files import checksum, save, versions
 
     tensors, config = weights()
     ids = token_ids()
     whole, pieces = transformers_logits(tensors, config, ids)
     print("one pass against pieces:", np.abs(whole - pieces).max() / np.abs(whole).max())
-    np.savez_compressed(
-        GOLDEN,
-        ids=ids.astype(np.int32),
-        logits=whole,
-        maker=json.dumps(MAKER),
-        checksum=checksum(tensors),
-        made_with=f"transformers {transformers.__version__}, torch {torch.__version__}",
-    )
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made = {"ids": ids.astype(np.int32), "logits": whole, "maker": json.dumps(MAKER)}
+    save("qwen35_moe_commit", {**made, "checksum": checksum(tensors), "made_with": versions()})
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

@@ -8,17 +8,12 @@ which ``tiny_transformer.py`` draws again from the seed.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-GOLDEN = HERE / "transformers.npz"
 LENGTH, ROWS = 40, (0, 1, 7, 23, 38, 39)  # tokens, and those whose logits are kept
 LLAMA3 = {
     "rope_type": "llama3",
@@ -50,20 +45,11 @@ def options(case: str) -> tuple[str, dict[str, Any]]:
 
 def weights(case: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """(tensors by checkpoint name without prefix, parsed ``config.json``) of a case."""
+    from golden_files import drawn
     from tiny_transformer import make_transformer
 
     family, rest = options(case)
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = make_transformer(folder, family, **rest)
-        return tensors, json.loads((Path(folder) / "config.json").read_text())
-
-
-def checksum(tensors: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = np.ascontiguousarray(tensors[name], dtype="<f4")
-        digest.update(f"{name} {value.shape}\n".encode() + value.tobytes())
-    return digest.hexdigest()
+    return drawn(make_transformer, family, **rest)
 
 
 def token_ids() -> np.ndarray:
@@ -72,46 +58,27 @@ def token_ids() -> np.ndarray:
 
 def official(case: str) -> Any:
     """The case as a module of `transformers`, of the class that the configuration names."""
-    import torch
     import transformers
+    from torch_models import load_trunk
 
     tensors, config = weights(case)
     kind = getattr(transformers, config["architectures"][0])
     model = kind(kind.config_class(**config, attn_implementation="eager"))
-    model = model.to(torch.float32).eval()
-    state = {
-        name if name.startswith("lm_head") else "model." + name: torch.from_numpy(value)
-        for name, value in tensors.items()
-    }
-    missing, surplus = model.load_state_dict(state, strict=False)
-    tied = ["lm_head.weight"] if config["tie_word_embeddings"] else []
-    assert (list(missing), list(surplus)) == (tied, []), (missing, surplus)
-    return model
-
-
-def transformers_logits(model: Any, ids: np.ndarray) -> np.ndarray:
-    """Logits [n, V] of one pass."""
-    import torch
-
-    with torch.no_grad():
-        rows = torch.from_numpy(ids)[None]
-        logits: np.ndarray = model(input_ids=rows, use_cache=False).logits[0].numpy()
-    return logits
+    return load_trunk(model, tensors, tied=config["tie_word_embeddings"])
 
 
 def main() -> None:
-    import torch
-    import transformers
+    from golden_files import checksum, save, versions
+    from torch_models import logits_of
 
     made: dict[str, Any] = {}
     for case in CASES:
-        made[f"{case}: logits"] = transformers_logits(official(case), token_ids())[list(ROWS)]
+        made[f"{case}: logits"] = logits_of(official(case), token_ids())[list(ROWS)]
         made[f"{case}: checksum"] = checksum(weights(case)[0])
-    made["made_with"] = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    np.savez_compressed(GOLDEN, **made)
-    print(f"{GOLDEN.name}: {GOLDEN.stat().st_size} bytes")
+    made["made_with"] = versions()
+    save("transformers", made)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

@@ -3,22 +3,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from golden_files import checksum, golden_file, maker_of
+from golden_checks import (
+    AGAIN,
+    Golden,
+    assert_drawn,
+    assert_logits,
+    assert_text,
+    core_judge,
+    generated,
+    need_judge,
+    steps_of,
+)
+from golden_files import golden_file, maker_of
 from oracle.blocks import BlockTransformer, generate_blocks
-from oracle.compare import relative_error
 
 from clover_edge import _core
 from clover_edge.errors import ArgumentError
 
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 MAKER, BLOCKS = maker_of("block_variants"), maker_of("blocks")
 IDS, ROWS = BLOCKS.token_ids(), list(BLOCKS.ROWS)
 PROMPT = IDS[: BLOCKS.PROMPT]
@@ -26,7 +33,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("block_variants")
 
 
@@ -42,23 +49,19 @@ def core_options(case: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_oracle_is_transformers(
-    golden: dict[str, np.ndarray], tiny_blocks: Open, case: str
-) -> None:
+def test_oracle_is_transformers(golden: Golden, tiny_blocks: Open, case: str) -> None:
     checkpoint = source(tiny_blocks, case)
-    drawn = checksum(checkpoint.tensors)
-    assert drawn == str(golden[f"{case}: checksum"]), "the maker draws other weights now"
+    assert_drawn(golden, case, checkpoint.tensors)
     model: BlockTransformer = checkpoint.oracle()
-    assert relative_error(model.logits(IDS)[ROWS], golden[f"{case}: logits"]) < TOLERANCE
+    assert_logits(golden, case, model.logits(IDS)[ROWS])
     text = generate_blocks(model.logits, PROMPT, MAKER.options_of(case, checkpoint.config))
-    assert text.ids == golden[f"{case}: ids"].tolist()
-    assert text.changed == json.loads(str(golden[f"{case}: changed"]))
+    assert_text(golden, case, text.ids, text.changed)
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_core_is_transformers(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     tiny_blocks: Open,
     pack: Callable[..., Path],
     open_core: Open,
@@ -69,27 +72,20 @@ def test_core_is_transformers(
     checkpoint = source(tiny_blocks, case)
     core = open_core(pack(checkpoint, "f32"), isa=isa)
     whole = core.commit(core.new_state(len(IDS)), IDS, logits="all")  # 48: of whole blocks
-    assert relative_error(whole[ROWS], golden[f"{case}: logits"]) < TOLERANCE
-    steps: list[list[int]] = []
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["type"] == "step":
-            steps.append(np.flatnonzero(event["accepted"]).tolist())
-
+    assert_logits(golden, case, whole[ROWS])
     asked = core_options(case, checkpoint.config)
-    found = core.generate(core.new_state(64), PROMPT, asked, listen)
-    assert found["ids"] == golden[f"{case}: ids"].tolist()
-    assert steps == json.loads(str(golden[f"{case}: changed"]))
+    found, steps = generated(core, core.new_state(64), PROMPT, asked)
+    assert_text(golden, case, found["ids"], steps)
 
 
 @pytest.mark.parametrize("case", ["sequential", "static", "entropy", "factor"])
-def test_the_strategy_decides(golden: dict[str, np.ndarray], tiny_blocks: Open, case: str) -> None:
+def test_the_strategy_decides(golden: Golden, tiny_blocks: Open, case: str) -> None:
     """By threshold alone the accepted positions are others."""
     checkpoint = source(tiny_blocks, case)
     o = MAKER.options_of(case, checkpoint.config)
     usual = replace(o, strategy="low_confidence_dynamic", factor=0.0, threshold=0.5)
     text = generate_blocks(checkpoint.oracle().logits, PROMPT, usual)
-    assert text.changed != json.loads(str(golden[f"{case}: changed"]))
+    assert text.changed != steps_of(golden, case)
 
 
 @pytest.mark.parametrize("recipe", ["int8", "int4"])
@@ -111,15 +107,7 @@ def test_quantised_generation(
     o = replace(MAKER.options_of("static", checkpoint.config), strategy="low_confidence_dynamic")
     o = replace(o, **{"steps": 0, **asked})
 
-    def judge(ids: list[int], origin: int) -> Any:
-        whole = (len(ids) - 1) // o.width * o.width
-        state, rows = core.new_state(64), np.zeros((len(ids), checkpoint.config["vocab_size"]))
-        if whole > 0:
-            rows[:whole] = core.commit(state, ids[:whole], logits="all")
-        rows[whole:] = core.preview(state, ids[whole:])
-        return rows
-
-    want = generate_blocks(judge, PROMPT, o)
+    want = generate_blocks(core_judge(core, o.width, checkpoint.config["vocab_size"]), PROMPT, o)
     options = {"max_new_tokens": o.max_new_tokens, "fixed_schedule": True, **asked}
     assert want.margin > 1e-7
     assert core.generate(core.new_state(64), PROMPT, options)["ids"] == want.ids
@@ -164,9 +152,8 @@ def test_refused_options(
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
+    need_judge()
     judge = BLOCKS.transformers_judge(*MAKER.tensors_of(case))
-    assert relative_error(judge(IDS, 0)[ROWS], golden[f"{case}: logits"]) < 1e-4
+    assert_logits(golden, case, judge(IDS, 0)[ROWS], AGAIN)

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden_checks import core_judge
 from oracle.blocks import BlockOptions, BlockTransformer, generate_blocks
 from oracle.compare import relative_error, rounded_activations
 from oracle.packed import read_packed
 from tiny_blocks import FAMILIES, special_ids
+from tiny_core import committed, same_from_now
 
 from clover_edge import _core
 from clover_edge.errors import ArgumentError, ModelFormatError, UnsupportedModelError
@@ -27,31 +29,13 @@ def core(tiny_blocks: Open, pack: Open, open_core: Open) -> Open:
     return make
 
 
-def committed(core: Any, *pieces: list[int]) -> Any:
-    state = core.new_state(64)
-    for piece in pieces:
-        core.commit(state, piece, logits="none")
-    return state
-
-
-def same(core: Any, one: Any, other: Any) -> None:
-    """Bit for bit, now and after what follows."""
-    for _ in range(2):
-        a, b = one.arrays(), other.arrays()
-        assert a.keys() == b.keys()
-        for name, value in a.items():
-            assert np.array_equal(value, b[name]), name
-        core.commit(one, IDS[:3], logits="none")
-        core.commit(other, IDS[:3], logits="none")
-
-
 @pytest.mark.parametrize("family", ["llada2", "sdar", "fast_dllm"])
 @pytest.mark.parametrize("cuts", [[3], [4, 8], [1, 2, 9, 10, 11, 31], list(range(1, 45))])
 def test_splits_change_no_bit(core: Open, family: str, cuts: list[int]) -> None:
     """A block that a commit leaves open is computed anew with what follows."""
     model = core(family)
     pieces = [list(piece) for piece in np.split(np.array(IDS), cuts)]
-    same(model, committed(model, IDS), committed(model, *pieces))
+    same_from_now(model, committed(model, IDS), committed(model, *pieces), IDS[:3])
 
 
 @pytest.mark.parametrize("family", ["llada2", "sdar"])
@@ -98,7 +82,7 @@ def test_previews(tiny_blocks: Open, core: Open, family: str) -> None:
         want = oracle.logits([*text, *block], length if family.startswith("a2d") else 0)
         assert relative_error(found, want[length:]) < 1e-4
         assert np.array_equal(model.preview(state, block, rows=[0]), found[:1])
-        same(model, state, twin)
+        same_from_now(model, state, twin, IDS[:3])
 
 
 @pytest.mark.parametrize("recipe", ["f32", "int4"])
@@ -147,16 +131,7 @@ def test_quantised_generation(
     absolute, shift = not family.startswith("a2d"), int(family == "fast_dllm")
     o = options(checkpoint, max_new_tokens=20, threshold=0.5, absolute=absolute, shift=shift)
 
-    def judge(ids: list[int], origin: int) -> Any:
-        """The block that ends the text as a preview, which may hold masks."""
-        whole = (len(ids) - 1 - origin) // o.width * o.width + origin
-        state = core.new_state(64)
-        rows = np.zeros((len(ids), checkpoint.config["vocab_size"]))
-        if whole > 0:
-            rows[:whole] = core.commit(state, ids[:whole], logits="all")
-        rows[whole:] = core.preview(state, ids[whole:])
-        return rows
-
+    judge = core_judge(core, o.width, checkpoint.config["vocab_size"])
     want = generate_blocks(judge, IDS[:13], o)
     found = core.generate(core.new_state(64), IDS[:13], {"max_new_tokens": 20, "threshold": 0.5})
     assert want.margin > 1e-7 and found["ids"] == want.ids
@@ -234,7 +209,7 @@ def test_cancelled_blocks_leave_the_prompt(core: Open) -> None:
         state, IDS[:7], {"max_new_tokens": 16}, lambda event: event["type"] != "step"
     )
     assert (found["finish_reason"], found["ids"], state.position) == ("cancelled", [], 7)
-    same(model, state, committed(model, IDS[:7]))
+    same_from_now(model, state, committed(model, IDS[:7]), IDS[:3])
 
 
 @pytest.mark.parametrize(
@@ -323,7 +298,7 @@ def test_a_settled_block_costs_no_commit(core: Open) -> None:
     assert found["ids"] == want["ids"]
     assert (found["counters"]["commits"], want["counters"]["commits"]) == (0, 2)
     assert found["counters"]["denoise_steps"] == want["counters"]["denoise_steps"] + 2
-    same(model, plain, edited)
+    same_from_now(model, plain, edited, IDS[:3])
 
 
 @pytest.mark.parametrize("between", ["nothing", "growth", "restore", "another block"])
@@ -347,7 +322,7 @@ def test_a_commit_of_what_was_previewed(core: Open, between: str) -> None:
         model.commit(state, rest, logits="none")
         assert (model.counters["rows"] == rows) == (between == "nothing")
         assert np.array_equal(model.commit(other, rest), first[-1:])
-    same(model, state, other)
+    same_from_now(model, state, other, IDS[:3])
 
 
 def test_counters(core: Open) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden_checks import generated
 from oracle.compare import relative_error, rounded_activations
 from oracle.full_attention import CanvasOptions, FullTransformer, generate_canvas
 from oracle.packed import read_packed
@@ -49,13 +50,7 @@ def core_options(o: CanvasOptions) -> dict[str, Any]:
 
 def run(core: Any, prompt: list[int], asked: dict[str, Any]) -> tuple[list[int], list[list[int]]]:
     """Ids, and by step the accepted positions."""
-    steps: list[list[int]] = []
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["type"] == "step":
-            steps.append(np.flatnonzero(event["accepted"]).tolist())
-
-    found = core.generate(core.new_state(400), prompt, asked, listen)
+    found, steps = generated(core, core.new_state(400), prompt, asked)
     return found["ids"], steps
 
 

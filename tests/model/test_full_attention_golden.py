@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,20 +9,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden_checks import (
+    AGAIN,
+    Golden,
+    assert_drawn,
+    assert_logits,
+    assert_text,
+    assert_told_apart,
+    generated,
+    need_judge,
+    steps_of,
+)
 from golden_files import golden_file, maker_of
-from oracle.compare import relative_error
 from oracle.full_attention import CanvasOptions, FullTransformer, generate_canvas
 
 from clover_edge import _core
 
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 MAKER = maker_of("full_attention")
-IDS = MAKER.token_ids()
+IDS, ROWS = MAKER.token_ids(), list(MAKER.ROWS)
 PROMPT = IDS[: MAKER.PROMPT]
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("full_attention")
 
 
@@ -45,23 +53,20 @@ def core_options(o: CanvasOptions) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_oracle_is_transformers(
-    golden: dict[str, np.ndarray], tiny_full_attention: Callable[..., Any], case: str
+    golden: Golden, tiny_full_attention: Callable[..., Any], case: str
 ) -> None:
     checkpoint = source(tiny_full_attention, case)
-    drawn = MAKER.checksum(checkpoint.tensors)
-    assert drawn == str(golden[f"{case}: checksum"]), "the maker draws other weights now"
+    assert_drawn(golden, case, checkpoint.tensors)
     model: FullTransformer = checkpoint.oracle()
-    found = model.logits(IDS)[list(MAKER.ROWS)]
-    assert relative_error(found, golden[f"{case}: logits"]) < TOLERANCE
+    assert_logits(golden, case, model.logits(IDS)[ROWS])
     text = generate_canvas(model.part, PROMPT, MAKER.options_of(case, checkpoint.config))
-    assert text.ids == golden[f"{case}: ids"].tolist()
-    assert text.changed == json.loads(str(golden[f"{case}: changed"]))
+    assert_text(golden, case, text.ids, text.changed)
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_core_is_transformers(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     tiny_full_attention: Callable[..., Any],
     pack: Callable[..., Path],
     open_core: Callable[..., Any],
@@ -72,26 +77,19 @@ def test_core_is_transformers(
     checkpoint = source(tiny_full_attention, case)
     core = open_core(pack(checkpoint, "f32"), isa=isa)
     whole = core.commit(core.new_state(len(IDS)), IDS, logits="all")
-    assert relative_error(whole[list(MAKER.ROWS)], golden[f"{case}: logits"]) < TOLERANCE
-    steps: list[list[int]] = []
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["type"] == "step":
-            steps.append(np.flatnonzero(event["accepted"]).tolist())
-
+    assert_logits(golden, case, whole[ROWS])
     state = core.new_state(len(PROMPT) + MAKER.NEW)
     options = core_options(MAKER.options_of(case, checkpoint.config))
-    found = core.generate(state, PROMPT, options, listen)
-    assert found["ids"] == golden[f"{case}: ids"].tolist()
-    assert steps == json.loads(str(golden[f"{case}: changed"]))
+    found, steps = generated(core, state, PROMPT, options)
+    assert_text(golden, case, found["ids"], steps)
     assert found["counters"]["denoise_steps"] == len(steps)
     assert found["counters"]["rows"] == len(steps) * (len(PROMPT) + MAKER.NEW)
 
 
-def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
+def test_generations_are_no_trifles(golden: Golden) -> None:
     """Several tokens at once and one by one, and varied texts."""
     for case in MAKER.CASES:
-        changed = json.loads(str(golden[f"{case}: changed"]))
+        changed = steps_of(golden, case)
         assert len(set(golden[f"{case}: ids"].tolist())) > 4, case
         if "random" not in case:
             assert len({len(step) for step in changed}) > 1, case
@@ -140,17 +138,16 @@ WRONG = {
 
 @pytest.mark.parametrize(("case", "what"), WRONG)
 def test_golden_tells_models_apart(
-    golden: dict[str, np.ndarray], tiny_full_attention: Callable[..., Any], case: str, what: str
+    golden: Golden, tiny_full_attention: Callable[..., Any], case: str, what: str
 ) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     wrong = WRONG[case, what](source(tiny_full_attention, case).oracle())
-    found = wrong.logits(IDS)[list(MAKER.ROWS)]
-    assert relative_error(found, golden[f"{case}: logits"]) > 10 * TOLERANCE
+    assert_told_apart(golden, case, wrong.logits(IDS)[ROWS])
 
 
 @pytest.mark.parametrize("case", ["dream, entropy", "llada, schedule"])
 def test_golden_tells_shifts_apart(
-    golden: dict[str, np.ndarray], tiny_full_attention: Callable[..., Any], case: str
+    golden: Golden, tiny_full_attention: Callable[..., Any], case: str
 ) -> None:
     checkpoint = source(tiny_full_attention, case)
     o = MAKER.options_of(case, checkpoint.config)
@@ -159,9 +156,7 @@ def test_golden_tells_shifts_apart(
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
-    found = MAKER.make_case(case)[0].logits(IDS)[list(MAKER.ROWS)]
-    assert relative_error(found, golden[f"{case}: logits"]) < 1e-4
+    need_judge()
+    assert_logits(golden, case, MAKER.make_case(case)[0].logits(IDS)[ROWS], AGAIN)

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_files import golden_file, maker_of
+from checkpoints import packer
+from golden_checks import AGAIN, Golden, assert_drawn, assert_logits, assert_told_apart, need_judge
+from golden_files import assert_clear, golden_file, maker_of
 from oracle.compare import relative_error, rounded_activations, state_error
 from oracle.gemma import Gemma
 from oracle.packed import read_packed
 from tiny_gemma import make_gemma
+from torch_models import logits_of
 
 from clover_edge import _core
 from clover_edge.errors import CheckpointError, ModelFormatError, UnsupportedModelError
@@ -22,7 +25,6 @@ from clover_edge.export.calibration.calibrator import Calibrator
 from clover_edge.export.calibration.layer import run_layer
 from clover_edge.export.calibration.passages import Passage
 
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 ISAS = _core.available_isas()
 
 
@@ -32,46 +34,39 @@ CASES = [case for case in MAKER.CASES if case.startswith("gemma3")]
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("autoregressive")
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Packs a case by a recipe, once."""
-    made: dict[tuple[str, str], Path] = {}
 
-    def pack(case: str, recipe: str, **other: Any) -> Path:
-        key = (json.dumps([case, other]), recipe)
-        if key not in made:
-            folder = tmp_path_factory.mktemp("gemma")
-            make_gemma(folder / "in", **{**MAKER.options(case)[1], **other})
-            export_checkpoint(folder / "in", folder / "out", recipe=recipe)
-            made[key] = folder / "out"
-        return made[key]
+    def write(folder: Path, case: str, **other: Any) -> None:
+        make_gemma(folder, **{**MAKER.options(case)[1], **other})
 
-    return pack
+    return packer(tmp_path_factory, write)
 
 
-def oracle_of(case: str, golden: dict[str, np.ndarray], without: str = "") -> Gemma:
+def oracle_of(case: str, golden: Golden, without: str = "") -> Gemma:
     tensors, config = MAKER.weights(case)
-    assert MAKER.checksum(tensors) == str(golden[f"{case}: checksum"]), "other weights now"
+    assert_drawn(golden, case, tensors)
     return Gemma(tensors, config, without=without)
 
 
-def logits_of(model: Gemma) -> np.ndarray:
+def oracle_logits(model: Gemma) -> np.ndarray:
     return model.commit(model.start(), MAKER.token_ids())[0][ROWS]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_oracle_is_transformers(golden: dict[str, np.ndarray], case: str) -> None:
-    assert relative_error(logits_of(oracle_of(case, golden)), golden[f"{case}: logits"]) < TOLERANCE
+def test_oracle_is_transformers(golden: Golden, case: str) -> None:
+    assert_logits(golden, case, oracle_logits(oracle_of(case, golden)))
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("case", CASES)
 def test_core_is_transformers(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     packed: Callable[..., Path],
     open_core: Callable[..., Any],
     case: str,
@@ -79,7 +74,7 @@ def test_core_is_transformers(
 ) -> None:
     core, ids = open_core(packed(case, "f32"), isa=isa), MAKER.token_ids()
     whole = core.commit(core.new_state(len(ids)), ids, logits="all")
-    assert relative_error(whole[ROWS], golden[f"{case}: logits"]) < TOLERANCE
+    assert_logits(golden, case, whole[ROWS])
     state = core.new_state(len(ids))
     pieces = [core.commit(state, cut, logits="all") for cut in np.split(ids, [1, 2, 19, 64])]
     assert np.array_equal(np.concatenate(pieces), whole)  # a window changes no bit either
@@ -87,7 +82,7 @@ def test_core_is_transformers(
 
 @pytest.mark.parametrize("case", CASES)
 def test_state_is_the_oracles(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     packed: Callable[..., Path],
     open_core: Callable[..., Any],
     case: str,
@@ -102,12 +97,12 @@ def test_state_is_the_oracles(
 
 @pytest.mark.parametrize("case", CASES)
 def test_text_is_that_of_a_plain_loop(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     packed: Callable[..., Path],
     open_core: Callable[..., Any],
     case: str,
 ) -> None:
-    assert golden[f"{case}: margin"] > 1e-4, "a decision is too close to call; change the seed"
+    assert_clear(case, float(golden[f"{case}: margin"]))
     core = open_core(packed(case, "f32"))
     state = core.new_state(MAKER.PROMPT + MAKER.NEW)
     prompt = MAKER.token_ids()[: MAKER.PROMPT].tolist()
@@ -137,10 +132,9 @@ WITHOUT = ("scale", "offset", "norms behind", "window", "local base", "query sca
 
 
 @pytest.mark.parametrize("what", WITHOUT)
-def test_golden_tells_models_apart(golden: dict[str, np.ndarray], what: str) -> None:
+def test_golden_tells_models_apart(golden: Golden, what: str) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
-    wrong = logits_of(oracle_of("gemma3", golden, without=what))
-    assert relative_error(wrong, golden["gemma3: logits"]) > 10 * TOLERANCE
+    assert_told_apart(golden, "gemma3", oracle_logits(oracle_of("gemma3", golden, without=what)))
 
 
 def spec_of(folder: Path) -> dict[str, Any]:
@@ -257,12 +251,11 @@ def test_spec_lies(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
-    found = MAKER.transformers_logits(MAKER.official(case), MAKER.token_ids())[ROWS]
-    assert relative_error(found, golden[f"{case}: logits"]) < 1e-4
+    need_judge()
+    found = logits_of(MAKER.official(case), MAKER.token_ids())[ROWS]
+    assert_logits(golden, case, found, AGAIN)
 
 
 def test_layers_run_alone_for_calibration(

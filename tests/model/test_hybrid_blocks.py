@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +9,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_files import checksum, golden_file, maker_of
+from checkpoints import packer
+from golden_checks import (
+    AGAIN,
+    Golden,
+    assert_drawn,
+    assert_logits,
+    assert_text,
+    assert_told_apart,
+    core_judge,
+    generated,
+    need_judge,
+    steps_of,
+)
+from golden_files import golden_file, maker_of
 from oracle.blocks import generate_blocks
 from oracle.compare import relative_error, rounded_activations
 from oracle.hybrid_blocks import HybridBlocks
 from oracle.packed import read_packed
+from tiny_core import committed, same_from_now
 from tiny_hybrid import make_hybrid
 
 from clover_edge import _core
 from clover_edge.errors import UnsupportedModelError
-from clover_edge.export import export_checkpoint
 
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 ISAS = _core.available_isas()
 MAKER = maker_of("hybrid_blocks")
 ROWS = list(MAKER.ROWS)
@@ -32,26 +43,21 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("hybrid_blocks")
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Packs a case by a recipe, once."""
-    made: dict[tuple[str, str], Path] = {}
 
-    def pack(case: str, recipe: str, **other: Any) -> Path:
-        key = (json.dumps([case, other]), recipe)
-        if key not in made:
-            folder = tmp_path_factory.mktemp("hybrid")
-            make_hybrid(folder / "in", MAKER.CASES[case][0], **{**MAKER.arguments(case), **other})
-            report = export_checkpoint(folder / "in", folder / "out", recipe=recipe)
-            assert report.plan.model.family == "a2d"
-            made[key] = folder / "out"
-        return made[key]
+    def write(folder: Path, case: str, **other: Any) -> None:
+        make_hybrid(folder, MAKER.CASES[case][0], **{**MAKER.arguments(case), **other})
 
-    return pack
+    def check(case: str, plan: Any) -> None:
+        assert plan.model.family == "a2d"
+
+    return packer(tmp_path_factory, write, check)
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +69,10 @@ def core(packed: Callable[..., Path], open_core: Open) -> Open:
     return make
 
 
-def oracle_of(case: str, golden: dict[str, np.ndarray] | None = None) -> HybridBlocks:
+def oracle_of(case: str, golden: Golden | None = None) -> HybridBlocks:
     tensors, config = MAKER.tensors_of(case)
     if golden is not None:
-        assert checksum(tensors) == str(golden[f"{case}: checksum"]), "other weights now"
+        assert_drawn(golden, case, tensors)
     causal = MAKER.CASES[case][2].get("causal", False)
     return HybridBlocks(tensors, config, causal_prefix=causal)
 
@@ -76,13 +82,11 @@ def options_of(case: str) -> Any:
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_oracle_is_transformers(golden: dict[str, np.ndarray], case: str) -> None:
+def test_oracle_is_transformers(golden: Golden, case: str) -> None:
     model = oracle_of(case, golden)
-    found = model.logits(IDS, LAST)[ROWS]
-    assert relative_error(found, golden[f"{case}: logits"]) < TOLERANCE
+    assert_logits(golden, case, model.logits(IDS, LAST)[ROWS])
     text = generate_blocks(model.logits, PROMPT, options_of(case))
-    assert text.ids == golden[f"{case}: ids"].tolist()
-    assert text.changed == json.loads(str(golden[f"{case}: changed"]))
+    assert_text(golden, case, text.ids, text.changed)
 
 
 def last_block(core: Any, state: Any) -> np.ndarray:
@@ -94,41 +98,31 @@ def last_block(core: Any, state: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_core_is_transformers(
-    golden: dict[str, np.ndarray], core: Open, case: str, isa: str
-) -> None:
+def test_core_is_transformers(golden: Golden, core: Open, case: str, isa: str) -> None:
     """Logits of a text and its last block, and a whole generation: ids and accepted positions."""
     model = core(case, isa=isa)
-    found = last_block(model, model.new_state(len(IDS)))[ROWS]
-    assert relative_error(found, golden[f"{case}: logits"]) < TOLERANCE
+    assert_logits(golden, case, last_block(model, model.new_state(len(IDS)))[ROWS])
     if "causal" not in case:  # then a commit sees what a preview does
         whole = model.commit(model.new_state(len(IDS)), IDS, logits="all")[ROWS]
-        assert relative_error(whole, golden[f"{case}: logits"]) < TOLERANCE
-    steps: list[list[int]] = []
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["type"] == "step":
-            steps.append(np.flatnonzero(event["accepted"]).tolist())
-
+        assert_logits(golden, case, whole)
     asked = {"max_new_tokens": 3 * MAKER.WIDTH, "threshold": MAKER.CASES[case][2]["threshold"]}
-    result = model.generate(model.new_state(64), PROMPT, asked, listen)
-    assert result["ids"] == golden[f"{case}: ids"].tolist()
-    assert steps == json.loads(str(golden[f"{case}: changed"]))
+    result, steps = generated(model, model.new_state(64), PROMPT, asked)
+    assert_text(golden, case, result["ids"], steps)
     assert result["counters"]["commits"] == 1  # the others share a preview's pass
     apart = model.generate(model.new_state(64), PROMPT, {**asked, "fused_commit": False})
     assert apart["ids"] == result["ids"]
     assert apart["counters"]["commits"] == 3  # a preview leaves no recurrent state behind
 
 
-def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
+def test_generations_are_no_trifles(golden: Golden) -> None:
     texts = [golden[f"{case}: ids"].tolist() for case in MAKER.CASES]
     assert all(len(set(text)) > 8 for text in texts)
     assert len({tuple(text) for text in texts}) == len(texts)
     for case in ("a2d_qwen3_5", "a2d_qwen3_5_moe", "causal commits"):
-        assert len(set(map(len, json.loads(str(golden[f"{case}: changed"]))))) > 1
+        assert len(set(map(len, steps_of(golden, case)))) > 1
 
 
-def test_golden_tells_models_apart(golden: dict[str, np.ndarray]) -> None:
+def test_golden_tells_models_apart(golden: Golden) -> None:
     """Who sees whom: each way to get it wrong moves the logits by far more than the tolerance."""
     right = oracle_of("a2d_qwen3_5", golden)
     for wrong, origin in (
@@ -137,27 +131,8 @@ def test_golden_tells_models_apart(golden: dict[str, np.ndarray]) -> None:
         (HybridBlocks(right.w, right.config, causal_prefix=True), LAST),  # commits
         (HybridBlocks(right.w, right.config, causal_prefix=True), len(IDS)),  # all
     ):
-        found = wrong.logits(IDS, origin)[ROWS]
-        assert relative_error(found, golden["a2d_qwen3_5: logits"]) > 10 * TOLERANCE
+        assert_told_apart(golden, "a2d_qwen3_5", wrong.logits(IDS, origin)[ROWS])
     assert relative_error(golden["causal commits: logits"], golden["a2d_qwen3_5: logits"]) > 0.01
-
-
-def same(core: Any, one: Any, other: Any) -> None:
-    """Bit for bit, now and after what follows."""
-    for _ in range(2):
-        a, b = one.arrays(), other.arrays()
-        assert a.keys() == b.keys()
-        for name, value in a.items():
-            assert np.array_equal(value, b[name]), name
-        core.commit(one, IDS[:3], logits="none")
-        core.commit(other, IDS[:3], logits="none")
-
-
-def committed(core: Any, *pieces: list[int]) -> Any:
-    state = core.new_state(64)
-    for piece in pieces:
-        core.commit(state, piece, logits="none")
-    return state
 
 
 @pytest.mark.parametrize("case", ["a2d_qwen3_5", "causal commits"])
@@ -168,7 +143,7 @@ def test_previews_leave_the_state(core: Open, case: str) -> None:
     first = model.preview(state, noisy)
     model.preview(state, IDS[:8])
     assert np.array_equal(model.preview(state, noisy), first)
-    same(model, state, twin)
+    same_from_now(model, state, twin, IDS[:3])
 
 
 @pytest.mark.parametrize("cuts", [[3], [8, 16], [1, 2, 9, 10, 11, 31], list(range(1, 45))])
@@ -183,7 +158,7 @@ def test_splits_change_no_bit(
     rest = [*IDS[:3]]
     want = oracle.logits([*IDS[:45], *rest])[-3:]
     assert relative_error(model.preview(split, rest), want) < 1e-4
-    same(model, whole, split)
+    same_from_now(model, whole, split, IDS[:3])
 
 
 def test_a_long_text(packed: Callable[..., Path], open_core: Open) -> None:
@@ -210,7 +185,7 @@ def test_a_second_turn(packed: Callable[..., Path], open_core: Open, cut: int) -
     again = model.new_state(64)
     again.restore(kept)
     assert model.generate(again, IDS[cut:25], asked)["ids"] == first
-    same(model, state, again)
+    same_from_now(model, state, again, IDS[:3])
     state.truncate(0)
     assert model.generate(state, IDS[:25], asked)["ids"] == first
 
@@ -224,7 +199,7 @@ def test_rollback(core: Open) -> None:
     causal.commit(state, IDS[:9], rollback=True, logits="none")
     causal.preview(state, IDS[:8])
     state.truncate(len(PROMPT) + 4)
-    same(causal, state, committed(causal, PROMPT, IDS[:4]))
+    same_from_now(causal, state, committed(causal, PROMPT, IDS[:4]), IDS[:3])
 
 
 @pytest.mark.parametrize("form", ["sequential", "closed"])
@@ -262,17 +237,7 @@ def test_quantised_generation(core: Open, case: str, recipe: str) -> None:
     """The plain loop over the core itself: what is kept between passes changes nothing."""
     model, o = core(case, recipe), options_of(case)
 
-    def judge(ids: list[int], origin: int) -> Any:
-        start = (len(ids) - 1 - origin) // o.width * o.width + origin if not o.causal else origin
-        state = model.new_state(64)
-        rows = np.zeros((len(ids), 320))
-        if start > 0:
-            rows[:start] = model.commit(state, ids[:start], logits="all")
-        if start < len(ids):
-            rows[start:] = model.preview(state, ids[start:])
-        return rows
-
-    want = generate_blocks(judge, PROMPT, o)
+    want = generate_blocks(core_judge(model, o.width, 320, causal=o.causal), PROMPT, o)
     asked = {"max_new_tokens": o.max_new_tokens, "threshold": o.threshold}
     found = model.generate(model.new_state(64), PROMPT, asked)
     assert want.margin > 1e-7 and found["ids"] == want.ids
@@ -294,10 +259,9 @@ def test_refused_specs(
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
+    need_judge()
     causal = MAKER.CASES[case][2].get("causal", False)
     judge = MAKER.transformers_judge(*MAKER.tensors_of(case), causal)
-    assert relative_error(judge(IDS, LAST)[ROWS], golden[f"{case}: logits"]) < 1e-4
+    assert_logits(golden, case, judge(IDS, LAST)[ROWS], AGAIN)

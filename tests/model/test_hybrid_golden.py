@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from golden_files import golden_file, maker_of
+from checkpoints import packer
+from golden_checks import AGAIN, Golden, assert_drawn, assert_logits, assert_told_apart, need_judge
+from golden_files import assert_clear, golden_file, maker_of
 from oracle.clover import Clover
 from oracle.compare import relative_error, rounded_activations
 from oracle.packed import read_packed
 from tiny_hybrid import fused_inputs, make_hybrid
+from torch_models import logits_of
 
 from clover_edge import _core
-from clover_edge.export import export_checkpoint
 
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 ISAS = _core.available_isas()
 
 
@@ -28,50 +28,45 @@ CASES = [case for case in MAKER.CASES if case.startswith("qwen")]
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("autoregressive")
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Packs a case by a recipe, once."""
-    made: dict[tuple[str, str], Path] = {}
 
-    def pack(case: str, recipe: str, **other: Any) -> Path:
-        key = (json.dumps([case, other]), recipe)
-        if key not in made:
-            folder = tmp_path_factory.mktemp("hybrid")
-            family, options = MAKER.options(case)
-            make_hybrid(folder / "in", family, **{**options, **other})
-            report = export_checkpoint(folder / "in", folder / "out", recipe=recipe)
-            assert report.plan.model.family == family
-            ignored = [line for line in report.plan.warnings if "are ignored" in line]
-            assert [line.split(": ")[1] for line in ignored] == ["1 of mtp.*, 1 of model.visual.*"]
-            made[key] = folder / "out"
-        return made[key]
+    def write(folder: Path, case: str, **other: Any) -> None:
+        family, options = MAKER.options(case)
+        make_hybrid(folder, family, **{**options, **other})
 
-    return pack
+    def check(case: str, plan: Any) -> None:
+        assert plan.model.family == MAKER.CASES[case][0]
+        ignored = [line for line in plan.warnings if "are ignored" in line]
+        assert [line.split(": ")[1] for line in ignored] == ["1 of mtp.*, 1 of model.visual.*"]
+
+    return packer(tmp_path_factory, write, check)
 
 
-def oracle_of(case: str, golden: dict[str, np.ndarray]) -> Clover:
+def oracle_of(case: str, golden: Golden) -> Clover:
     tensors, config = MAKER.weights(case)
-    assert MAKER.checksum(tensors) == str(golden[f"{case}: checksum"]), "other weights now"
+    assert_drawn(golden, case, tensors)
     return Clover(tensors, config)
 
 
-def logits_of(model: Clover) -> np.ndarray:
+def oracle_logits(model: Clover) -> np.ndarray:
     return model.commit(model.start(), MAKER.token_ids())[0][ROWS]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_oracle_is_transformers(golden: dict[str, np.ndarray], case: str) -> None:
-    assert relative_error(logits_of(oracle_of(case, golden)), golden[f"{case}: logits"]) < TOLERANCE
+def test_oracle_is_transformers(golden: Golden, case: str) -> None:
+    assert_logits(golden, case, oracle_logits(oracle_of(case, golden)))
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("case", CASES)
 def test_core_is_transformers(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     packed: Callable[..., Path],
     open_core: Callable[..., Any],
     case: str,
@@ -79,20 +74,20 @@ def test_core_is_transformers(
 ) -> None:
     core, ids = open_core(packed(case, "f32"), isa=isa), MAKER.token_ids()
     whole = core.commit(core.new_state(len(ids)), ids, logits="all")
-    assert relative_error(whole[ROWS], golden[f"{case}: logits"]) < TOLERANCE
+    assert_logits(golden, case, whole[ROWS])
     state = core.new_state(len(ids))
     pieces = [core.commit(state, cut, logits="all") for cut in np.split(ids, [31, 32, 64])]
-    assert relative_error(np.concatenate(pieces)[ROWS], golden[f"{case}: logits"]) < TOLERANCE
+    assert_logits(golden, case, np.concatenate(pieces)[ROWS])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_text_is_that_of_a_plain_loop(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     packed: Callable[..., Path],
     open_core: Callable[..., Any],
     case: str,
 ) -> None:
-    assert golden[f"{case}: margin"] > 1e-4, "a decision is too close to call; change the seed"
+    assert_clear(case, float(golden[f"{case}: margin"]))
     core = open_core(packed(case, "f32"))
     state = core.new_state(MAKER.PROMPT + MAKER.NEW)
     prompt = MAKER.token_ids()[: MAKER.PROMPT].tolist()
@@ -120,7 +115,7 @@ def test_int8_activations_as_defined(
         assert np.median(found) < 1e-6, isa
 
 
-def _mixed_up(case: str, golden: dict[str, np.ndarray], what: str) -> Clover:
+def _mixed_up(case: str, golden: Golden, what: str) -> Clover:
     """The case with one of the traps stepped into."""
     model = oracle_of(case, golden)
     w = {name: value.copy() for name, value in model.w.items()}
@@ -155,10 +150,9 @@ TRAPS = [
 
 
 @pytest.mark.parametrize(("case", "what"), TRAPS)
-def test_golden_tells_models_apart(golden: dict[str, np.ndarray], case: str, what: str) -> None:
+def test_golden_tells_models_apart(golden: Golden, case: str, what: str) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
-    wrong = logits_of(_mixed_up(case, golden, what))
-    assert relative_error(wrong, golden[f"{case}: logits"]) > 10 * TOLERANCE
+    assert_told_apart(golden, case, oracle_logits(_mixed_up(case, golden, what)))
 
 
 def test_fused_rows_stand_key_head_by_key_head() -> None:
@@ -181,9 +175,8 @@ def test_fused_rows_stand_key_head_by_key_head() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
-    found = MAKER.transformers_logits(MAKER.official(case), MAKER.token_ids())[ROWS]
-    assert relative_error(found, golden[f"{case}: logits"]) < 1e-4
+    need_judge()
+    found = logits_of(MAKER.official(case), MAKER.token_ids())[ROWS]
+    assert_logits(golden, case, found, AGAIN)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from golden_files import checksum, golden_file, maker_of
+from checkpoints import edited, model_of
+from golden_checks import Golden, assert_drawn, core_judge, generated, need_judge, steps_of
+from golden_files import golden_file, maker_of
 
 from clover_edge import _core
 from clover_edge.errors import (
@@ -18,8 +19,7 @@ from clover_edge.errors import (
     ModelFormatError,
     UnsupportedModelError,
 )
-from clover_edge.export import Checkpoint, export_checkpoint
-from clover_edge.export.families import read_model
+from clover_edge.export import export_checkpoint
 from clover_edge.generation import GenerationConfig
 
 MAKER, BLOCKS = maker_of("indel"), maker_of("blocks")
@@ -28,7 +28,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("indel")
 
 
@@ -38,20 +38,15 @@ def source(make: Open, case: str) -> Any:
 
 def core_text(core: Any, case: str) -> tuple[list[int], list[list[int]]]:
     """Ids, and the positions that each step wrote."""
-    steps: list[list[int]] = []
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["type"] == "step":
-            steps.append(np.flatnonzero(event["accepted"]).tolist())
-
     asked = {"max_new_tokens": 24, "max_post_steps": MAKER.CASES[case][4], **MAKER.CASES[case][3]}
-    return core.generate(core.new_state(64), PROMPT, asked, listen)["ids"], steps
+    found, steps = generated(core, core.new_state(64), PROMPT, asked)
+    return found["ids"], steps
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_core_is_the_plain_loop(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     tiny_blocks: Open,
     pack: Callable[..., Path],
     open_core: Open,
@@ -60,13 +55,13 @@ def test_core_is_the_plain_loop(
 ) -> None:
     """Every id, and every position that was written at every step."""
     checkpoint = source(tiny_blocks, case)
-    assert checksum(checkpoint.tensors) == str(golden[f"{case}: checksum"]), "other weights now"
+    assert_drawn(golden, case, checkpoint.tensors)
     ids, steps = core_text(open_core(pack(checkpoint, "f32"), isa=isa), case)
-    assert steps == json.loads(str(golden[f"{case}: written"]))
+    assert steps == steps_of(golden, case, "written")
     assert ids == golden[f"{case}: ids"].tolist()
 
 
-def test_every_rule_has_its_say(golden: dict[str, np.ndarray]) -> None:
+def test_every_rule_has_its_say(golden: Golden) -> None:
     events = {case: set(json.loads(str(golden[f"{case}: events"]))) for case in MAKER.CASES}
     every = {"cleanup", "delete", "fallback", "limit", "loop", "scrubbed", "split"}
     assert set.union(*events.values()) == every
@@ -76,7 +71,7 @@ def test_every_rule_has_its_say(golden: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_without_commands_the_text_is_another(
-    golden: dict[str, np.ndarray], tiny_blocks: Open, pack: Open, open_core: Open, case: str
+    golden: Golden, tiny_blocks: Open, pack: Open, open_core: Open, case: str
 ) -> None:
     spec = {"delete_token_id": -1, "split_token_id": -1}
     core = open_core(pack(source(tiny_blocks, case), "f32"), spec=spec)
@@ -92,14 +87,7 @@ def test_quantised_generation(
     checkpoint = source(tiny_blocks, case)
     core = open_core(pack(checkpoint, recipe))
 
-    def judge(ids: list[int], origin: int) -> Any:
-        whole = (len(ids) - 1) // 8 * 8
-        state, rows = core.new_state(64), np.zeros((len(ids), 320))
-        if whole > 0:
-            rows[:whole] = core.commit(state, ids[:whole], logits="all")
-        rows[whole:] = core.preview(state, ids[whole:])
-        return rows
-
+    judge = core_judge(core, checkpoint.config["block_size"], checkpoint.config["vocab_size"])
     want = MAKER.text_of(judge, case, checkpoint.config, PROMPT)
     ids, steps = core_text(core, case)
     assert want.margin > 1e-7 and (ids, steps) == (want.ids, want.written)
@@ -152,18 +140,6 @@ def test_refused_specs(
         open_core(pack(source(tiny_blocks, "every rule"), "f32"), spec=spec)
 
 
-def edited(folder: Path, **keys: Any) -> Path:
-    path = folder / "config.json"
-    config = {**json.loads(path.read_text()), **keys}
-    path.write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
-    return folder
-
-
-def model_of(folder: Path) -> Any:
-    with Checkpoint(folder) as checkpoint:
-        return read_model(checkpoint)
-
-
 def test_spec_and_defaults(tmp_path: Path) -> None:
     """The pool is 48 experts where there are as many; decoding defaults are the engine's."""
     from tiny_blocks import make_blocks
@@ -210,10 +186,9 @@ def test_text_in_text_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still gives that text."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
+    need_judge()
     tensors, config = MAKER.tensors_of(case)
     text = MAKER.text_of(BLOCKS.transformers_judge(tensors, config), case, config, PROMPT)
-    assert text.written == json.loads(str(golden[f"{case}: written"]))
+    assert text.written == steps_of(golden, case, "written")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_files import checksum, golden_file, maker_of
+from checkpoints import packer
+from golden_checks import (
+    AGAIN,
+    Golden,
+    assert_drawn,
+    assert_logits,
+    assert_told_apart,
+    core_judge,
+    generated,
+    need_judge,
+    steps_of,
+)
+from golden_files import golden_file, maker_of
 from oracle.blocks import generate_blocks
 from oracle.compare import relative_error, rounded_activations
 from oracle.nemotron import Nemotron
@@ -19,9 +30,7 @@ from tiny_nemotron import make_nemotron
 
 from clover_edge import _core
 from clover_edge.errors import ArgumentError, ModelFormatError
-from clover_edge.export import export_checkpoint
 
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 ISAS = _core.available_isas()
 MAKER = maker_of("nemotron")
 ROWS, IDS = list(MAKER.ROWS), MAKER.token_ids()
@@ -30,26 +39,21 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("nemotron")
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Packs a case by a recipe, once."""
-    made: dict[tuple[str, str], Path] = {}
 
-    def pack(case: str, recipe: str = "f32", **other: Any) -> Path:
-        key = (json.dumps([case, other]), recipe)
-        if key not in made:
-            folder = tmp_path_factory.mktemp("nemotron")
-            make_nemotron(folder / "in", **{**MAKER.arguments(case), **other})
-            report = export_checkpoint(folder / "in", folder / "out", recipe=recipe)
-            assert report.plan.model.family == "nemotron"
-            made[key] = folder / "out"
-        return made[key]
+    def write(folder: Path, case: str, **other: Any) -> None:
+        make_nemotron(folder, **{**MAKER.arguments(case), **other})
 
-    return pack
+    def check(case: str, plan: Any) -> None:
+        assert plan.model.family == "nemotron"
+
+    return packer(tmp_path_factory, write, check)
 
 
 def oracle_of(case: str, **rope: Any) -> Nemotron:
@@ -62,19 +66,19 @@ def options_of(case: str, **other: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_oracle_is_transformers(golden: dict[str, np.ndarray], case: str) -> None:
+def test_oracle_is_transformers(golden: Golden, case: str) -> None:
     model = oracle_of(case)
-    assert checksum(MAKER.tensors_of(case)[0]) == str(golden[f"{case}: checksum"])
-    assert relative_error(model.logits(IDS, LAST)[ROWS], golden[f"{case}: logits"]) < TOLERANCE
+    assert_drawn(golden, case, MAKER.tensors_of(case)[0])
+    assert_logits(golden, case, model.logits(IDS, LAST)[ROWS])
     text = generate_blocks(model.logits, PROMPT, options_of(case))
     assert text.ids == golden[f"{case}: diffusion"].tolist()
-    assert text.changed == json.loads(str(golden[f"{case}: diffusion changed"]))
+    assert text.changed == steps_of(golden, case, "diffusion changed")
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_core_is_transformers(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     packed: Callable[..., Path],
     open_core: Open,
     case: str,
@@ -85,31 +89,25 @@ def test_core_is_transformers(
     state = core.new_state(64)
     before = core.commit(state, IDS[:LAST], logits="all")
     found = np.concatenate([before, core.preview(state, IDS[LAST:])])
-    assert relative_error(found[ROWS], golden[f"{case}: logits"]) < TOLERANCE
-    steps: list[list[int]] = []
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["type"] == "step":
-            steps.append(np.flatnonzero(event["accepted"]).tolist())
-
+    assert_logits(golden, case, found[ROWS])
     asked = {"max_new_tokens": MAKER.NEW, "threshold": MAKER.CASES[case][1]["threshold"]}
-    text = core.generate(core.new_state(64), PROMPT, asked, listen)
+    text, steps = generated(core, core.new_state(64), PROMPT, asked)
     assert text["ids"] == golden[f"{case}: diffusion"].tolist()
-    assert steps == json.loads(str(golden[f"{case}: diffusion changed"]))
+    assert steps == steps_of(golden, case, "diffusion changed")
     for mode in ("ar", "speculative"):
         text = core.generate(core.new_state(64), PROMPT, {**asked, "mode": mode})
         assert text["ids"] == golden[f"{case}: ar"].tolist()
 
 
-def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
+def test_generations_are_no_trifles(golden: Golden) -> None:
     """Both modes begin with the same token: the one that the prompt's last row decides."""
     for case in MAKER.CASES:
         diffusion, ar = (golden[f"{case}: {mode}"].tolist() for mode in ("diffusion", "ar"))
         assert diffusion[0] == ar[0] and diffusion != ar and len(set(diffusion)) > 6
-        steps = json.loads(str(golden[f"{case}: diffusion changed"]))
+        steps = steps_of(golden, case, "diffusion changed")
         assert not any(0 in step for step in steps), "the seed is there before the first preview"
     lengths = [
-        set(map(len, json.loads(str(golden[f"{case}: diffusion changed"]))))
+        set(map(len, steps_of(golden, case, "diffusion changed")))
         for case in ("stretched", "a factor below 1")
     ]
     assert all(len(found) > 1 for found in lengths)
@@ -125,17 +123,16 @@ def test_generations_are_no_trifles(golden: dict[str, np.ndarray]) -> None:
         {"rope_theta": 1e4},
     ],
 )
-def test_golden_tells_models_apart(golden: dict[str, np.ndarray], rope: dict[str, Any]) -> None:
+def test_golden_tells_models_apart(golden: Golden, rope: dict[str, Any]) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
-    found = oracle_of("stretched", **rope).logits(IDS, LAST)[ROWS]
-    assert relative_error(found, golden["stretched: logits"]) > 10 * TOLERANCE
+    wrong = oracle_of("stretched", **rope).logits(IDS, LAST)[ROWS]
+    assert_told_apart(golden, "stretched", wrong)
 
 
-def test_a_wrong_loop_gives_another_text(golden: dict[str, np.ndarray]) -> None:
+def test_a_wrong_loop_gives_another_text(golden: Golden) -> None:
     """Without the seed, with shifted logits inside a block, with commits that see blocks whole."""
     model, right = oracle_of("stretched"), golden["stretched: diffusion"].tolist()
-    causal = model.logits(IDS, len(IDS))[ROWS]
-    assert relative_error(causal, golden["stretched: logits"]) > 10 * TOLERANCE
+    assert_told_apart(golden, "stretched", model.logits(IDS, len(IDS))[ROWS])
     for wrong in ({"seed": False}, {"shift": 1}, {"causal": False}):
         o = replace(options_of("stretched"), **wrong)
         if o.causal:
@@ -163,14 +160,7 @@ def test_quantised_generation(
     """The plain loop over the core itself: what is kept between passes changes nothing."""
     core, o = open_core(packed(case, recipe)), options_of(case)
 
-    def judge(ids: list[int], start: int) -> Any:
-        state, rows = core.new_state(64), np.zeros((len(ids), 320))
-        rows[:start] = core.commit(state, ids[:start], logits="all")
-        if start < len(ids):
-            rows[start:] = core.preview(state, ids[start:])
-        return rows
-
-    want = generate_blocks(judge, PROMPT, o)
+    want = generate_blocks(core_judge(core, o.width, 320, causal=True), PROMPT, o)
     asked = {"max_new_tokens": o.max_new_tokens, "threshold": o.threshold}
     found = core.generate(core.new_state(64), PROMPT, asked)
     assert want.margin > 1e-7 and found["ids"] == want.ids
@@ -234,9 +224,8 @@ def test_fields_out_of_their_domain(
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
+    need_judge()
     judge = MAKER.transformers_judge(*MAKER.tensors_of(case))
-    assert relative_error(judge(IDS, LAST)[ROWS], golden[f"{case}: logits"]) < 1e-4
+    assert_logits(golden, case, judge(IDS, LAST)[ROWS], AGAIN)

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_files import golden_file, maker_of
+from golden_checks import AGAIN, TOLERANCE, Golden, need_judge
+from golden_files import checksum, golden_file, maker_of
 from oracle.clover import Clover
 from oracle.compare import relative_error
 
 from clover_edge import _core
-
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
 
 
 @pytest.fixture(scope="module")
@@ -25,22 +24,20 @@ def maker() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("qwen35_moe_commit")
 
 
 @pytest.fixture(scope="module")
-def weights(
-    maker: ModuleType, golden: dict[str, np.ndarray]
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def weights(maker: ModuleType, golden: Golden) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     assert json.loads(str(golden["maker"])) == maker.MAKER, "the golden file is of other weights"
     tensors, config = maker.weights()
-    assert maker.checksum(tensors) == str(golden["checksum"]), "the maker draws other weights now"
+    assert checksum(tensors) == str(golden["checksum"]), "the maker draws other weights now"
     return tensors, config
 
 
 def test_oracle_commit_is_qwen35_moe(
-    weights: tuple[dict[str, np.ndarray], dict[str, Any]], golden: dict[str, np.ndarray]
+    weights: tuple[dict[str, np.ndarray], dict[str, Any]], golden: Golden
 ) -> None:
     model = Clover(*weights)
     logits, _ = model.commit(model.start(), golden["ids"])
@@ -52,7 +49,7 @@ def test_oracle_commit_is_qwen35_moe(
 @pytest.mark.parametrize("isa", _core.available_isas())
 def test_core_commit_is_qwen35_moe(
     maker: ModuleType,
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     tiny: Callable[..., Any],
     pack: Callable[..., Path],
     open_core: Callable[..., Any],
@@ -69,7 +66,7 @@ def test_core_commit_is_qwen35_moe(
 
 
 def test_golden_tells_models_apart(
-    weights: tuple[dict[str, np.ndarray], dict[str, Any]], golden: dict[str, np.ndarray]
+    weights: tuple[dict[str, np.ndarray], dict[str, Any]], golden: Golden
 ) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     tensors, config = weights
@@ -94,10 +91,9 @@ def test_golden_tells_models_apart(
 def test_golden_can_be_made_again(
     maker: ModuleType,
     weights: tuple[dict[str, np.ndarray], dict[str, Any]],
-    golden: dict[str, np.ndarray],
+    golden: Golden,
 ) -> None:
     """With the `judge` extra: today's transformers still says the same, cached or not."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
+    need_judge()
     for logits in maker.transformers_logits(*weights, golden["ids"]):
-        assert relative_error(logits, golden["logits"]) < 1e-4
+        assert relative_error(logits, golden["logits"]) < AGAIN

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracle.compare import relative_error
+from tiny_core import committed, same
 
 from clover_edge import _core
 
@@ -20,19 +21,6 @@ PROMPT, NINE, BLOCK = (RNG.integers(0, 250, n).tolist() for n in (21, 9, 32))
 @pytest.fixture(scope="module")
 def source(tiny: Callable[..., Any]) -> Any:
     return tiny(seed=9, layers=5, hidden=128)
-
-
-def committed(core: Any, *pieces: list[int]) -> Any:
-    state = core.new_state(256)
-    for piece in pieces:
-        core.commit(state, piece, logits="none")
-    return state
-
-
-def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
-    assert set(a) == set(b)
-    for name, value in a.items():
-        assert np.array_equal(value, b[name]), name
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -8,43 +8,41 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden_checks import AGAIN, Golden, assert_drawn, assert_logits, assert_told_apart, need_judge
 from golden_files import golden_file, maker_of
-from oracle.compare import relative_error
 from oracle.transformer import Transformer
+from torch_models import logits_of
 
 from clover_edge import _core
 
-TOLERANCE = 1e-3  # of float32 against float64, the bound that the project states
-
-
 MAKER = maker_of("transformers")
+ROWS = list(MAKER.ROWS)
 
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, np.ndarray]:
+def golden() -> Golden:
     return golden_file("transformers")
 
 
-def oracle_of(case: str, golden: dict[str, np.ndarray]) -> Transformer:
+def oracle_of(case: str, golden: Golden) -> Transformer:
     tensors, config = MAKER.weights(case)
-    drawn = MAKER.checksum(tensors)
-    assert drawn == str(golden[f"{case}: checksum"]), "the maker draws other weights now"
+    assert_drawn(golden, case, tensors)
     return Transformer(tensors, config)
 
 
-def logits_of(model: Transformer) -> np.ndarray:
-    return model.commit(model.start(), MAKER.token_ids())[0][list(MAKER.ROWS)]
+def oracle_logits(model: Transformer) -> np.ndarray:
+    return model.commit(model.start(), MAKER.token_ids())[0][ROWS]
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_oracle_is_transformers(golden: dict[str, np.ndarray], case: str) -> None:
-    assert relative_error(logits_of(oracle_of(case, golden)), golden[f"{case}: logits"]) < TOLERANCE
+def test_oracle_is_transformers(golden: Golden, case: str) -> None:
+    assert_logits(golden, case, oracle_logits(oracle_of(case, golden)))
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_core_is_transformers(
-    golden: dict[str, np.ndarray],
+    golden: Golden,
     tiny_transformer: Callable[..., Any],
     pack: Callable[..., Path],
     open_core: Callable[..., Any],
@@ -53,13 +51,12 @@ def test_core_is_transformers(
 ) -> None:
     family, options = MAKER.options(case)
     core = open_core(pack(tiny_transformer(family, **options), "f32"), isa=isa)
-    ids, rows = MAKER.token_ids(), list(MAKER.ROWS)
-    want = golden[f"{case}: logits"]
+    ids = MAKER.token_ids()
     whole = core.commit(core.new_state(len(ids)), ids, logits="all")
-    assert relative_error(whole[rows], want) < TOLERANCE
+    assert_logits(golden, case, whole[ROWS])
     state = core.new_state(len(ids))
     pieces = [core.commit(state, cut, logits="all") for cut in np.split(ids, [1, 2, 19])]
-    assert relative_error(np.concatenate(pieces)[rows], want) < TOLERANCE
+    assert_logits(golden, case, np.concatenate(pieces)[ROWS])
 
 
 def _without(part: str) -> Callable[[Transformer], Transformer]:
@@ -101,16 +98,15 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("case", "what"), WRONG)
-def test_golden_tells_models_apart(golden: dict[str, np.ndarray], case: str, what: str) -> None:
+def test_golden_tells_models_apart(golden: Golden, case: str, what: str) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     wrong = WRONG[case, what](oracle_of(case, golden))
-    assert relative_error(logits_of(wrong), golden[f"{case}: logits"]) > 10 * TOLERANCE
+    assert_told_apart(golden, case, oracle_logits(wrong))
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
-def test_golden_can_be_made_again(golden: dict[str, np.ndarray], case: str) -> None:
+def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
-    for package in ("torch", "transformers"):
-        pytest.importorskip(package, reason=f"{package} comes with the `judge` extra")
-    found = MAKER.transformers_logits(MAKER.official(case), MAKER.token_ids())[list(MAKER.ROWS)]
-    assert relative_error(found, golden[f"{case}: logits"]) < 1e-4
+    need_judge()
+    found = logits_of(MAKER.official(case), MAKER.token_ids())[ROWS]
+    assert_logits(golden, case, found, AGAIN)
