@@ -28,7 +28,7 @@ from tiny_full_attention import make_full_attention
 from tiny_transformer import make_transformer
 
 # helpers whose assertions say what differs, as those of the tests do
-pytest.register_assert_rewrite("golden_checks", "golden_files", "tiny_core")
+pytest.register_assert_rewrite("core_checks", "golden_checks", "golden_files", "tiny_core")
 
 
 @dataclass(frozen=True)

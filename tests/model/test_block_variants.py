@@ -9,18 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_checks import (
-    AGAIN,
-    Golden,
-    assert_drawn,
-    assert_logits,
-    assert_text,
-    core_judge,
-    generated,
-    need_judge,
-    steps_of,
-)
-from golden_files import golden_file, maker_of
+from core_checks import assert_refused, core_judge, generated
+from golden_checks import AGAIN, Golden, need_judge
+from golden_files import maker_of
 from oracle.blocks import BlockTransformer, generate_blocks
 
 from clover_edge import _core
@@ -34,7 +25,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("block_variants")
+    return Golden("block_variants")
 
 
 def source(make: Open, case: str) -> Any:
@@ -51,11 +42,11 @@ def core_options(case: str, config: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_oracle_is_transformers(golden: Golden, tiny_blocks: Open, case: str) -> None:
     checkpoint = source(tiny_blocks, case)
-    assert_drawn(golden, case, checkpoint.tensors)
+    golden.assert_drawn(case, checkpoint.tensors)
     model: BlockTransformer = checkpoint.oracle()
-    assert_logits(golden, case, model.logits(IDS)[ROWS])
+    golden.assert_logits(case, model.logits(IDS)[ROWS])
     text = generate_blocks(model.logits, PROMPT, MAKER.options_of(case, checkpoint.config))
-    assert_text(golden, case, text.ids, text.changed)
+    golden.assert_text(case, text.ids, text.changed)
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
@@ -72,10 +63,10 @@ def test_core_is_transformers(
     checkpoint = source(tiny_blocks, case)
     core = open_core(pack(checkpoint, "f32"), isa=isa)
     whole = core.commit(core.new_state(len(IDS)), IDS, logits="all")  # 48: of whole blocks
-    assert_logits(golden, case, whole[ROWS])
+    golden.assert_logits(case, whole[ROWS])
     asked = core_options(case, checkpoint.config)
     found, steps = generated(core, core.new_state(64), PROMPT, asked)
-    assert_text(golden, case, found["ids"], steps)
+    golden.assert_text(case, found["ids"], steps)
 
 
 @pytest.mark.parametrize("case", ["sequential", "static", "entropy", "factor"])
@@ -85,7 +76,7 @@ def test_the_strategy_decides(golden: Golden, tiny_blocks: Open, case: str) -> N
     o = MAKER.options_of(case, checkpoint.config)
     usual = replace(o, strategy="low_confidence_dynamic", factor=0.0, threshold=0.5)
     text = generate_blocks(checkpoint.oracle().logits, PROMPT, usual)
-    assert text.changed != steps_of(golden, case)
+    assert text.changed != golden.steps(case)
 
 
 @pytest.mark.parametrize("recipe", ["int8", "int4"])
@@ -145,10 +136,7 @@ def test_refused_options(
     tiny_blocks: Open, pack: Open, open_core: Open, asked: dict[str, Any], what: str
 ) -> None:
     core = open_core(pack(tiny_blocks("sdar", seed=3), "f32"))
-    state = core.new_state(64)
-    with pytest.raises(ArgumentError, match=what):
-        core.generate(state, PROMPT, {"max_new_tokens": 8, **asked})
-    assert state.position == 0
+    assert_refused(core, PROMPT, asked, ArgumentError, what)
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
@@ -156,4 +144,4 @@ def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
     need_judge()
     judge = BLOCKS.transformers_judge(*MAKER.tensors_of(case))
-    assert_logits(golden, case, judge(IDS, 0)[ROWS], AGAIN)
+    golden.assert_logits(case, judge(IDS, 0)[ROWS], AGAIN)

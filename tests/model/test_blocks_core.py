@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_checks import core_judge
+from core_checks import assert_activations_as_defined, assert_refused, core_judge, second_turn
 from oracle.blocks import BlockOptions, BlockTransformer, generate_blocks
 from oracle.compare import relative_error, rounded_activations
 from oracle.packed import read_packed
 from tiny_blocks import FAMILIES, special_ids
 from tiny_core import committed, same_from_now
 
-from clover_edge import _core
 from clover_edge.errors import ArgumentError, ModelFormatError, UnsupportedModelError
 
 IDS = np.random.default_rng(6).integers(0, 250, 45).tolist()
@@ -98,16 +97,9 @@ def test_threads_change_no_bit(core: Open, family: str, recipe: str) -> None:
 def test_int8_activations_as_defined(
     tiny_blocks: Open, pack: Open, open_core: Open, family: str, recipe: str
 ) -> None:
-    """But for values that float32 and float64 round to different codes: hence the median."""
     folder = pack(tiny_blocks(family, seed=4, hidden=128, layers=2), recipe)
     model = BlockTransformer(*read_packed(folder), linear=rounded_activations())
-    for isa in _core.available_isas():
-        core, found = open_core(folder, isa=isa), []
-        for seed in range(9):
-            ids = np.random.default_rng(seed).integers(0, 250, 2).tolist()
-            got = core.commit(core.new_state(2), ids, logits="all")
-            found.append(relative_error(got, model.logits(ids)))
-        assert np.median(found) < 1e-6, isa
+    assert_activations_as_defined(open_core, folder, model.logits)
 
 
 def options(checkpoint: Any, **asked: Any) -> BlockOptions:
@@ -142,12 +134,7 @@ def test_a_second_turn(tiny_blocks: Open, core: Open, family: str) -> None:
     """The state behind a text that ends within a block goes on as if all had been one prompt."""
     model, checkpoint = core(family), tiny_blocks(family, seed=3)
     asked = {"max_new_tokens": 13, "threshold": 0.5}
-    state = model.new_state(80)
-    first = model.generate(state, IDS[:10], asked)["ids"]
-    assert len(first) == 13 and state.position == 23
-    second = model.generate(state, IDS[10:15], asked)["ids"]
-    whole = [*IDS[:10], *first, *IDS[10:15]]
-    assert second == model.generate(model.new_state(80), whole, asked)["ids"]
+    _, whole, second = second_turn(model, IDS, asked)
     o = options(checkpoint, shift=int(family == "fast_dllm"), **asked)
     want = generate_blocks(checkpoint.oracle().logits, whole, o)
     assert want.margin > 1e-5 and second == want.ids
@@ -227,11 +214,7 @@ def test_cancelled_blocks_leave_the_prompt(core: Open) -> None:
 def test_refused_options(
     core: Open, family: str, asked: dict[str, Any], error: type[Exception], what: str
 ) -> None:
-    model = core(family)
-    state = model.new_state(64)
-    with pytest.raises(error, match=what):
-        model.generate(state, IDS[:5], {"max_new_tokens": 8, **asked})
-    assert state.position == 0
+    assert_refused(core(family), IDS[:5], asked, error, what)
 
 
 def test_an_empty_prompt(core: Open) -> None:

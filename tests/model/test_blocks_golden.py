@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_checks import (
-    AGAIN,
-    Golden,
-    assert_drawn,
-    assert_logits,
-    assert_text,
-    assert_told_apart,
-    generated,
-    need_judge,
-    steps_of,
-)
-from golden_files import golden_file, maker_of
+from core_checks import generated
+from golden_checks import AGAIN, Golden, need_judge
+from golden_files import maker_of
 from oracle.blocks import BlockTransformer, generate_blocks
 
 from clover_edge import _core
@@ -30,7 +21,7 @@ PROMPT = IDS[: MAKER.PROMPT]
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("blocks")
+    return Golden("blocks")
 
 
 def source(make: Callable[..., Any], case: str) -> Any:
@@ -54,11 +45,11 @@ def core_options(case: str, config: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_oracle_is_transformers(golden: Golden, tiny_blocks: Callable[..., Any], case: str) -> None:
     checkpoint = source(tiny_blocks, case)
-    assert_drawn(golden, case, checkpoint.tensors)
+    golden.assert_drawn(case, checkpoint.tensors)
     model: BlockTransformer = checkpoint.oracle()
-    assert_logits(golden, case, model.logits(IDS)[ROWS])
+    golden.assert_logits(case, model.logits(IDS)[ROWS])
     text = generate_blocks(model.logits, PROMPT, MAKER.options_of(case, checkpoint.config))
-    assert_text(golden, case, text.ids, text.changed)
+    golden.assert_text(case, text.ids, text.changed)
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
@@ -75,21 +66,21 @@ def test_core_is_transformers(
     checkpoint = source(tiny_blocks, case)
     core = open_core(pack(checkpoint, "f32"), isa=isa)
     whole = core.commit(core.new_state(len(IDS)), IDS, logits="all")
-    assert_logits(golden, case, whole[ROWS])
+    golden.assert_logits(case, whole[ROWS])
     state = core.new_state(len(PROMPT) + 3 * 16)
     found, steps = generated(core, state, PROMPT, core_options(case, checkpoint.config))
-    assert_text(golden, case, found["ids"], steps)
+    golden.assert_text(case, found["ids"], steps)
     assert found["counters"]["denoise_steps"] == len(steps)
 
 
 def test_generations_are_no_trifles(golden: Golden) -> None:
     """Several tokens at once and one by one, edits behind the last mask, and varied texts."""
     for case in MAKER.CASES:
-        changed = steps_of(golden, case)
-        assert len(set(golden[f"{case}: ids"].tolist())) > 4, case
+        changed = golden.steps(case)
+        assert len(set(golden.ids(case))) > 4, case
         if case not in ("a2d", "fast_dllm"):
             assert len({len(step) for step in changed}) > 1, case
-    edited = steps_of(golden, "llada2, editing")
+    edited = golden.steps("llada2, editing")
     assert [] in edited and sum(map(len, edited)) > len(golden["llada2, editing: ids"])
 
 
@@ -126,7 +117,7 @@ def test_golden_tells_models_apart(
 ) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     wrong = WRONG[case, what](source(tiny_blocks, case).oracle())
-    assert_told_apart(golden, case, wrong.logits(IDS)[ROWS])
+    golden.assert_told_apart(case, wrong.logits(IDS)[ROWS])
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
@@ -134,4 +125,4 @@ def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
     need_judge()
     judge = MAKER.transformers_judge(*MAKER.tensors_of(case))
-    assert_logits(golden, case, judge(IDS, 0)[ROWS], AGAIN)
+    golden.assert_logits(case, judge(IDS, 0)[ROWS], AGAIN)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from golden_checks import AGAIN, Golden, assert_drawn, assert_logits, assert_told_apart, need_judge
-from golden_files import assert_clear, golden_file, maker_of
+from golden_checks import AGAIN, Golden, need_judge
+from golden_files import maker_of
 from oracle.canvas import Canvas, generate_canvases
 
 from clover_edge import _core
@@ -22,12 +21,12 @@ PROMPT = MAKER.token_ids()[: MAKER.PROMPT].tolist()
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("canvases")
+    return Golden("canvases")
 
 
 def oracle_of(case: str, golden: Golden, without: str = "") -> Canvas:
     tensors, config = MAKER.weights(case)
-    assert_drawn(golden, case, tensors)
+    golden.assert_drawn(case, tensors)
     return Canvas(tensors, config, without=without)
 
 
@@ -43,10 +42,10 @@ def core_options(case: str) -> dict[str, Any]:
 def test_oracle_is_transformers(golden: Golden, case: str) -> None:
     model = oracle_of(case, golden)
     for name, logits in MAKER.passes(model, 16).items():
-        assert_logits(golden, case, logits, what=name)
+        golden.assert_logits(case, logits, what=name)
     text = generate_canvases(model, PROMPT, MAKER.options_of(case, model.config))
-    assert text.ids == golden[f"{case}: ids"].tolist()
-    assert text.kept == json.loads(str(golden[f"{case}: kept"]))
+    assert text.ids == golden.ids(case)
+    assert text.kept == golden.steps(case, "kept")
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
@@ -67,7 +66,7 @@ def test_core_is_transformers(
     first = core.preview(state, canvas, rows)
     second = core.preview(state, canvas, rows, soft=soft)
     for name, logits in zip(PASSES, (causal, first, second), strict=True):
-        assert_logits(golden, case, logits, what=name)
+        golden.assert_logits(case, logits, what=name)
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
@@ -80,7 +79,7 @@ def test_text_is_that_of_a_plain_loop(
     isa: str,
 ) -> None:
     """Three canvases: every id, and every position that every step kept."""
-    assert_clear(case, float(golden[f"{case}: margin"]), MAKER.MARGIN)
+    golden.assert_clear(case, MAKER.MARGIN)
     kept: list[list[list[int]]] = [[], [], []]
 
     def listen(event: dict[str, Any]) -> None:
@@ -89,8 +88,8 @@ def test_text_is_that_of_a_plain_loop(
 
     core = open_core(pack_canvas(**MAKER.arguments(case)), isa=isa)
     found = core.generate(core.new_state(80), PROMPT, core_options(case), listen)
-    assert found["ids"] == golden[f"{case}: ids"].tolist()
-    assert kept == json.loads(str(golden[f"{case}: kept"]))
+    assert found["ids"] == golden.ids(case)
+    assert kept == golden.steps(case, "kept")
     assert found["counters"]["denoise_steps"] == sum(map(len, kept))
 
 
@@ -98,8 +97,8 @@ def test_generations_are_no_trifles(golden: Golden) -> None:
     """Canvases that rest early and such that never do, steps that keep few positions and all."""
     lengths, sizes = set[int](), set[int]()
     for case in MAKER.CASES:
-        assert len(set(golden[f"{case}: ids"].tolist())) > 24, case
-        for canvas in json.loads(str(golden[f"{case}: kept"])):
+        assert len(set(golden.ids(case))) > 24, case
+        for canvas in golden.steps(case, "kept"):
             lengths.add(len(canvas))
             sizes |= {len(step) for step in canvas}
     assert {3, 12} < lengths and min(sizes) < 6 and 16 in sizes
@@ -131,7 +130,7 @@ def test_golden_tells_models_apart(golden: Golden, what: str) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     wrong = MAKER.passes(oracle_of("plain", golden, without=what), 16)
     for name in PASSES[PASSES.index(WRONG[what]) :]:
-        assert_told_apart(golden, "plain", wrong[name], name)
+        golden.assert_told_apart("plain", wrong[name], name)
 
 
 def test_what_a_step_is_conditioned_on(
@@ -143,7 +142,7 @@ def test_what_a_step_is_conditioned_on(
     core.commit(state, MAKER.token_ids())
     soft, _ = core.soft_embeddings(state, canvas)  # at temperature 1
     wrong = core.preview(state, canvas, list(MAKER.CANVAS_ROWS), soft=soft)
-    assert_told_apart(golden, "plain", wrong, "second")
+    golden.assert_told_apart("plain", wrong, "second")
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
@@ -151,4 +150,4 @@ def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
     need_judge()
     for name, logits in MAKER.passes(MAKER.Official(case), 16).items():
-        assert_logits(golden, case, logits, AGAIN, name)
+        golden.assert_logits(case, logits, AGAIN, name)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_checks import generated
+from core_checks import assert_activations_as_defined, assert_refused, generated, second_turn
 from oracle.compare import relative_error, rounded_activations
 from oracle.full_attention import CanvasOptions, FullTransformer, generate_canvas
 from oracle.packed import read_packed
 from tiny_full_attention import FAMILIES, special_ids
 
-from clover_edge import _core
 from clover_edge.errors import (
     ArgumentError,
     ContextLengthError,
@@ -179,17 +178,10 @@ def test_threads_change_no_bit(core: Open, family: str, recipe: str, cache: str)
 def test_int8_activations_as_defined(
     tiny_full_attention: Open, pack: Open, open_core: Open, family: str, recipe: str
 ) -> None:
-    """But for values that float32 and float64 round to different codes: hence the median."""
     folder = pack(tiny_full_attention(family, seed=4, hidden=128, layers=2), recipe)
     trunk = tiny_full_attention(family, seed=4, hidden=128, layers=2).config
     model = FullTransformer(read_packed(folder)[0], trunk, linear=rounded_activations())
-    for isa in _core.available_isas():
-        core, found = open_core(folder, isa=isa), []
-        for seed in range(9):
-            ids = np.random.default_rng(seed).integers(0, 250, 2).tolist()
-            got = core.commit(core.new_state(2), ids, logits="all")
-            found.append(relative_error(got, model.logits(ids)))
-        assert np.median(found) < 1e-6, isa
+    assert_activations_as_defined(open_core, folder, model.logits)
 
 
 @pytest.mark.parametrize("recipe", ["int8", "int4"])
@@ -214,12 +206,7 @@ def test_quantised_generation(
 def test_a_second_turn(core: Open, family: str) -> None:
     """A later prompt makes a longer text, as if all had been one prompt."""
     model, asked = core(family), {"max_new_tokens": 13, "block_length": 5, "cache": "dual"}
-    state = model.new_state(80)
-    first = model.generate(state, IDS[:10], asked)["ids"]
-    assert len(first) == 13 and state.position == 23
-    second = model.generate(state, IDS[10:15], asked)["ids"]
-    whole = [*IDS[:10], *first, *IDS[10:15]]
-    assert second == model.generate(model.new_state(80), whole, asked)["ids"]
+    state, _, second = second_turn(model, IDS, asked)
     state.truncate(23)  # any position will do
     assert second == model.generate(state, IDS[10:15], asked)["ids"]
     with pytest.raises(ArgumentError, match="position 99"):
@@ -315,11 +302,7 @@ def test_cancelled_blocks_leave_the_prompt(core: Open) -> None:
 def test_refused_options(
     core: Open, family: str, asked: dict[str, Any], error: type[Exception], what: str
 ) -> None:
-    model = core(family)
-    state = model.new_state(64)
-    with pytest.raises(error, match=what):
-        model.generate(state, IDS[:5], {"max_new_tokens": 8, **asked})
-    assert state.position == 0
+    assert_refused(core(family), IDS[:5], asked, error, what)
 
 
 @pytest.mark.parametrize(

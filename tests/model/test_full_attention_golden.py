@@ -9,18 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_checks import (
-    AGAIN,
-    Golden,
-    assert_drawn,
-    assert_logits,
-    assert_text,
-    assert_told_apart,
-    generated,
-    need_judge,
-    steps_of,
-)
-from golden_files import golden_file, maker_of
+from core_checks import generated
+from golden_checks import AGAIN, Golden, need_judge
+from golden_files import maker_of
 from oracle.full_attention import CanvasOptions, FullTransformer, generate_canvas
 
 from clover_edge import _core
@@ -32,7 +23,7 @@ PROMPT = IDS[: MAKER.PROMPT]
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("full_attention")
+    return Golden("full_attention")
 
 
 def source(make: Callable[..., Any], case: str) -> Any:
@@ -56,11 +47,11 @@ def test_oracle_is_transformers(
     golden: Golden, tiny_full_attention: Callable[..., Any], case: str
 ) -> None:
     checkpoint = source(tiny_full_attention, case)
-    assert_drawn(golden, case, checkpoint.tensors)
+    golden.assert_drawn(case, checkpoint.tensors)
     model: FullTransformer = checkpoint.oracle()
-    assert_logits(golden, case, model.logits(IDS)[ROWS])
+    golden.assert_logits(case, model.logits(IDS)[ROWS])
     text = generate_canvas(model.part, PROMPT, MAKER.options_of(case, checkpoint.config))
-    assert_text(golden, case, text.ids, text.changed)
+    golden.assert_text(case, text.ids, text.changed)
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
@@ -77,11 +68,11 @@ def test_core_is_transformers(
     checkpoint = source(tiny_full_attention, case)
     core = open_core(pack(checkpoint, "f32"), isa=isa)
     whole = core.commit(core.new_state(len(IDS)), IDS, logits="all")
-    assert_logits(golden, case, whole[ROWS])
+    golden.assert_logits(case, whole[ROWS])
     state = core.new_state(len(PROMPT) + MAKER.NEW)
     options = core_options(MAKER.options_of(case, checkpoint.config))
     found, steps = generated(core, state, PROMPT, options)
-    assert_text(golden, case, found["ids"], steps)
+    golden.assert_text(case, found["ids"], steps)
     assert found["counters"]["denoise_steps"] == len(steps)
     assert found["counters"]["rows"] == len(steps) * (len(PROMPT) + MAKER.NEW)
 
@@ -89,8 +80,8 @@ def test_core_is_transformers(
 def test_generations_are_no_trifles(golden: Golden) -> None:
     """Several tokens at once and one by one, and varied texts."""
     for case in MAKER.CASES:
-        changed = steps_of(golden, case)
-        assert len(set(golden[f"{case}: ids"].tolist())) > 4, case
+        changed = golden.steps(case)
+        assert len(set(golden.ids(case))) > 4, case
         if "random" not in case:
             assert len({len(step) for step in changed}) > 1, case
 
@@ -142,7 +133,7 @@ def test_golden_tells_models_apart(
 ) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     wrong = WRONG[case, what](source(tiny_full_attention, case).oracle())
-    assert_told_apart(golden, case, wrong.logits(IDS)[ROWS])
+    golden.assert_told_apart(case, wrong.logits(IDS)[ROWS])
 
 
 @pytest.mark.parametrize("case", ["dream, entropy", "llada, schedule"])
@@ -152,11 +143,11 @@ def test_golden_tells_shifts_apart(
     checkpoint = source(tiny_full_attention, case)
     o = MAKER.options_of(case, checkpoint.config)
     wrong = generate_canvas(checkpoint.oracle().part, PROMPT, replace(o, shift=1 - o.shift))
-    assert wrong.ids != golden[f"{case}: ids"].tolist()
+    assert wrong.ids != golden.ids(case)
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
     need_judge()
-    assert_logits(golden, case, MAKER.make_case(case)[0].logits(IDS)[ROWS], AGAIN)
+    golden.assert_logits(case, MAKER.make_case(case)[0].logits(IDS)[ROWS], AGAIN)

@@ -10,19 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from checkpoints import packer
-from golden_checks import (
-    AGAIN,
-    Golden,
-    assert_drawn,
-    assert_logits,
-    assert_text,
-    assert_told_apart,
-    core_judge,
-    generated,
-    need_judge,
-    steps_of,
-)
-from golden_files import golden_file, maker_of
+from core_checks import assert_activations_as_defined, core_judge, generated, previewed_logits
+from golden_checks import AGAIN, Golden, need_judge
+from golden_files import maker_of
 from oracle.blocks import generate_blocks
 from oracle.compare import relative_error, rounded_activations
 from oracle.hybrid_blocks import HybridBlocks
@@ -44,7 +34,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("hybrid_blocks")
+    return Golden("hybrid_blocks")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +62,7 @@ def core(packed: Callable[..., Path], open_core: Open) -> Open:
 def oracle_of(case: str, golden: Golden | None = None) -> HybridBlocks:
     tensors, config = MAKER.tensors_of(case)
     if golden is not None:
-        assert_drawn(golden, case, tensors)
+        golden.assert_drawn(case, tensors)
     causal = MAKER.CASES[case][2].get("causal", False)
     return HybridBlocks(tensors, config, causal_prefix=causal)
 
@@ -84,9 +74,9 @@ def options_of(case: str) -> Any:
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_oracle_is_transformers(golden: Golden, case: str) -> None:
     model = oracle_of(case, golden)
-    assert_logits(golden, case, model.logits(IDS, LAST)[ROWS])
+    golden.assert_logits(case, model.logits(IDS, LAST)[ROWS])
     text = generate_blocks(model.logits, PROMPT, options_of(case))
-    assert_text(golden, case, text.ids, text.changed)
+    golden.assert_text(case, text.ids, text.changed)
 
 
 def last_block(core: Any, state: Any) -> np.ndarray:
@@ -101,13 +91,13 @@ def last_block(core: Any, state: Any) -> np.ndarray:
 def test_core_is_transformers(golden: Golden, core: Open, case: str, isa: str) -> None:
     """Logits of a text and its last block, and a whole generation: ids and accepted positions."""
     model = core(case, isa=isa)
-    assert_logits(golden, case, last_block(model, model.new_state(len(IDS)))[ROWS])
+    golden.assert_logits(case, last_block(model, model.new_state(len(IDS)))[ROWS])
     if "causal" not in case:  # then a commit sees what a preview does
         whole = model.commit(model.new_state(len(IDS)), IDS, logits="all")[ROWS]
-        assert_logits(golden, case, whole)
+        golden.assert_logits(case, whole)
     asked = {"max_new_tokens": 3 * MAKER.WIDTH, "threshold": MAKER.CASES[case][2]["threshold"]}
     result, steps = generated(model, model.new_state(64), PROMPT, asked)
-    assert_text(golden, case, result["ids"], steps)
+    golden.assert_text(case, result["ids"], steps)
     assert result["counters"]["commits"] == 1  # the others share a preview's pass
     apart = model.generate(model.new_state(64), PROMPT, {**asked, "fused_commit": False})
     assert apart["ids"] == result["ids"]
@@ -115,11 +105,11 @@ def test_core_is_transformers(golden: Golden, core: Open, case: str, isa: str) -
 
 
 def test_generations_are_no_trifles(golden: Golden) -> None:
-    texts = [golden[f"{case}: ids"].tolist() for case in MAKER.CASES]
+    texts = [golden.ids(case) for case in MAKER.CASES]
     assert all(len(set(text)) > 8 for text in texts)
     assert len({tuple(text) for text in texts}) == len(texts)
     for case in ("a2d_qwen3_5", "a2d_qwen3_5_moe", "causal commits"):
-        assert len(set(map(len, steps_of(golden, case)))) > 1
+        assert len(set(map(len, golden.steps(case)))) > 1
 
 
 def test_golden_tells_models_apart(golden: Golden) -> None:
@@ -131,7 +121,7 @@ def test_golden_tells_models_apart(golden: Golden) -> None:
         (HybridBlocks(right.w, right.config, causal_prefix=True), LAST),  # commits
         (HybridBlocks(right.w, right.config, causal_prefix=True), len(IDS)),  # all
     ):
-        assert_told_apart(golden, "a2d_qwen3_5", wrong.logits(IDS, origin)[ROWS])
+        golden.assert_told_apart("a2d_qwen3_5", wrong.logits(IDS, origin)[ROWS])
     assert relative_error(golden["causal commits: logits"], golden["a2d_qwen3_5: logits"]) > 0.01
 
 
@@ -217,18 +207,12 @@ def test_threads_change_no_bit(core: Open, recipe: str, form: str) -> None:
 def test_int8_activations_as_defined(
     packed: Callable[..., Path], open_core: Open, case: str, recipe: str
 ) -> None:
-    """Two layers, one of each kind; the median, as in test_oracle_schemes.py."""
+    """Two layers, one of each kind."""
     kinds = ["linear_attention", "full_attention"]
     folder = packed(case, recipe, num_hidden_layers=2, layer_types=kinds)
     tensors, config = read_packed(folder)
     model = HybridBlocks(tensors, config, linear=rounded_activations())
-    for isa in ISAS:
-        core, found = open_core(folder, isa=isa), []
-        for seed in range(9):
-            ids = np.random.default_rng(seed).integers(0, 250, 2).tolist()
-            want = model.logits(ids)
-            found.append(relative_error(core.preview(core.new_state(2), ids), want))
-        assert np.median(found) < 1e-6, isa
+    assert_activations_as_defined(open_core, folder, model.logits, logits=previewed_logits)
 
 
 @pytest.mark.parametrize("recipe", ["int8", "int4"])
@@ -264,4 +248,4 @@ def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     need_judge()
     causal = MAKER.CASES[case][2].get("causal", False)
     judge = MAKER.transformers_judge(*MAKER.tensors_of(case), causal)
-    assert_logits(golden, case, judge(IDS, LAST)[ROWS], AGAIN)
+    golden.assert_logits(case, judge(IDS, LAST)[ROWS], AGAIN)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from checkpoints import edited, model_of
-from golden_checks import Golden, assert_drawn, core_judge, generated, need_judge, steps_of
-from golden_files import golden_file, maker_of
+from core_checks import core_judge, generated
+from golden_checks import Golden, need_judge
+from golden_files import maker_of
 
 from clover_edge import _core
 from clover_edge.errors import (
@@ -29,7 +30,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("indel")
+    return Golden("indel")
 
 
 def source(make: Open, case: str) -> Any:
@@ -55,10 +56,10 @@ def test_core_is_the_plain_loop(
 ) -> None:
     """Every id, and every position that was written at every step."""
     checkpoint = source(tiny_blocks, case)
-    assert_drawn(golden, case, checkpoint.tensors)
+    golden.assert_drawn(case, checkpoint.tensors)
     ids, steps = core_text(open_core(pack(checkpoint, "f32"), isa=isa), case)
-    assert steps == steps_of(golden, case, "written")
-    assert ids == golden[f"{case}: ids"].tolist()
+    assert steps == golden.steps(case, "written")
+    assert ids == golden.ids(case)
 
 
 def test_every_rule_has_its_say(golden: Golden) -> None:
@@ -66,7 +67,7 @@ def test_every_rule_has_its_say(golden: Golden) -> None:
     every = {"cleanup", "delete", "fallback", "limit", "loop", "scrubbed", "split"}
     assert set.union(*events.values()) == every
     for case, (_, delete, split, _, _) in MAKER.CASES.items():
-        assert not {delete, split} & set(golden[f"{case}: ids"].tolist())
+        assert not {delete, split} & set(golden.ids(case))
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
@@ -75,7 +76,7 @@ def test_without_commands_the_text_is_another(
 ) -> None:
     spec = {"delete_token_id": -1, "split_token_id": -1}
     core = open_core(pack(source(tiny_blocks, case), "f32"), spec=spec)
-    assert core_text(core, case)[0] != golden[f"{case}: ids"].tolist()
+    assert core_text(core, case)[0] != golden.ids(case)
 
 
 @pytest.mark.parametrize("recipe", ["int8", "int4"])
@@ -191,4 +192,4 @@ def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     need_judge()
     tensors, config = MAKER.tensors_of(case)
     text = MAKER.text_of(BLOCKS.transformers_judge(tensors, config), case, config, PROMPT)
-    assert text.written == steps_of(golden, case, "written")
+    assert text.written == golden.steps(case, "written")

@@ -10,20 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from checkpoints import packer
-from golden_checks import (
-    AGAIN,
-    Golden,
-    assert_drawn,
-    assert_logits,
-    assert_told_apart,
-    core_judge,
-    generated,
-    need_judge,
-    steps_of,
-)
-from golden_files import golden_file, maker_of
+from core_checks import assert_activations_as_defined, core_judge, generated, previewed_logits
+from golden_checks import AGAIN, Golden, need_judge
+from golden_files import maker_of
 from oracle.blocks import generate_blocks
-from oracle.compare import relative_error, rounded_activations
+from oracle.compare import rounded_activations
 from oracle.nemotron import Nemotron
 from oracle.packed import read_packed
 from tiny_nemotron import make_nemotron
@@ -40,7 +31,7 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("nemotron")
+    return Golden("nemotron")
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +59,11 @@ def options_of(case: str, **other: Any) -> Any:
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_oracle_is_transformers(golden: Golden, case: str) -> None:
     model = oracle_of(case)
-    assert_drawn(golden, case, MAKER.tensors_of(case)[0])
-    assert_logits(golden, case, model.logits(IDS, LAST)[ROWS])
+    golden.assert_drawn(case, MAKER.tensors_of(case)[0])
+    golden.assert_logits(case, model.logits(IDS, LAST)[ROWS])
     text = generate_blocks(model.logits, PROMPT, options_of(case))
-    assert text.ids == golden[f"{case}: diffusion"].tolist()
-    assert text.changed == steps_of(golden, case, "diffusion changed")
+    assert text.ids == golden.ids(case, "diffusion")
+    assert text.changed == golden.steps(case, "diffusion changed")
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -89,25 +80,25 @@ def test_core_is_transformers(
     state = core.new_state(64)
     before = core.commit(state, IDS[:LAST], logits="all")
     found = np.concatenate([before, core.preview(state, IDS[LAST:])])
-    assert_logits(golden, case, found[ROWS])
+    golden.assert_logits(case, found[ROWS])
     asked = {"max_new_tokens": MAKER.NEW, "threshold": MAKER.CASES[case][1]["threshold"]}
     text, steps = generated(core, core.new_state(64), PROMPT, asked)
-    assert text["ids"] == golden[f"{case}: diffusion"].tolist()
-    assert steps == steps_of(golden, case, "diffusion changed")
+    assert text["ids"] == golden.ids(case, "diffusion")
+    assert steps == golden.steps(case, "diffusion changed")
     for mode in ("ar", "speculative"):
         text = core.generate(core.new_state(64), PROMPT, {**asked, "mode": mode})
-        assert text["ids"] == golden[f"{case}: ar"].tolist()
+        assert text["ids"] == golden.ids(case, "ar")
 
 
 def test_generations_are_no_trifles(golden: Golden) -> None:
     """Both modes begin with the same token: the one that the prompt's last row decides."""
     for case in MAKER.CASES:
-        diffusion, ar = (golden[f"{case}: {mode}"].tolist() for mode in ("diffusion", "ar"))
+        diffusion, ar = (golden.ids(case, mode) for mode in ("diffusion", "ar"))
         assert diffusion[0] == ar[0] and diffusion != ar and len(set(diffusion)) > 6
-        steps = steps_of(golden, case, "diffusion changed")
+        steps = golden.steps(case, "diffusion changed")
         assert not any(0 in step for step in steps), "the seed is there before the first preview"
     lengths = [
-        set(map(len, steps_of(golden, case, "diffusion changed")))
+        set(map(len, golden.steps(case, "diffusion changed")))
         for case in ("stretched", "a factor below 1")
     ]
     assert all(len(found) > 1 for found in lengths)
@@ -126,13 +117,13 @@ def test_generations_are_no_trifles(golden: Golden) -> None:
 def test_golden_tells_models_apart(golden: Golden, rope: dict[str, Any]) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     wrong = oracle_of("stretched", **rope).logits(IDS, LAST)[ROWS]
-    assert_told_apart(golden, "stretched", wrong)
+    golden.assert_told_apart("stretched", wrong)
 
 
 def test_a_wrong_loop_gives_another_text(golden: Golden) -> None:
     """Without the seed, with shifted logits inside a block, with commits that see blocks whole."""
     model, right = oracle_of("stretched"), golden["stretched: diffusion"].tolist()
-    assert_told_apart(golden, "stretched", model.logits(IDS, len(IDS))[ROWS])
+    golden.assert_told_apart("stretched", model.logits(IDS, len(IDS))[ROWS])
     for wrong in ({"seed": False}, {"shift": 1}, {"causal": False}):
         o = replace(options_of("stretched"), **wrong)
         if o.causal:
@@ -170,15 +161,11 @@ def test_quantised_generation(
 def test_int8_activations_as_defined(
     packed: Callable[..., Path], open_core: Open, recipe: str
 ) -> None:
-    """But for values that float32 and float64 round to different codes: hence the median."""
     folder = packed("stretched", recipe, num_hidden_layers=2)
     model = Nemotron(*read_packed(folder), linear=rounded_activations())
-    for isa in ISAS:
-        core, found = open_core(folder, isa=isa), []
-        for seed in range(9):
-            ids = np.random.default_rng(seed).integers(0, 250, 2).tolist()
-            found.append(relative_error(core.preview(core.new_state(2), ids), model.logits(ids, 0)))
-        assert np.median(found) < 1e-6, isa
+    assert_activations_as_defined(
+        open_core, folder, lambda ids: model.logits(ids, 0), logits=previewed_logits
+    )
 
 
 def test_narrower_blocks_and_stops(packed: Callable[..., Path], open_core: Open) -> None:
@@ -228,4 +215,4 @@ def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
     need_judge()
     judge = MAKER.transformers_judge(*MAKER.tensors_of(case))
-    assert_logits(golden, case, judge(IDS, LAST)[ROWS], AGAIN)
+    golden.assert_logits(case, judge(IDS, LAST)[ROWS], AGAIN)

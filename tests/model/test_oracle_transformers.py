@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden_checks import AGAIN, TOLERANCE, Golden, need_judge
-from golden_files import checksum, golden_file, maker_of
+from golden_files import checksum, maker_of
 from oracle.clover import Clover
 from oracle.compare import relative_error
 
@@ -25,7 +25,7 @@ def maker() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("qwen35_moe_commit")
+    return Golden("qwen35_moe_commit")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core_checks import assert_activations_as_defined
 from oracle.compare import relative_error, rounded_activations, state_error
 from oracle.decode import Options, generate
 from oracle.packed import read_packed
@@ -93,19 +94,13 @@ def test_int8_activations_as_defined(
     name: str,
     recipe: str,
 ) -> None:
-    """Equal to float32 accuracy but for values that float32 and float64 round to different codes
-    (test_oracle_schemes.py): hence the median."""
     family, options = VARIANTS[name]
     checkpoint = tiny_transformer(family, seed=4, **{"hidden": 128, **options, "layers": 2})
     folder = pack(checkpoint, recipe)
     model = Transformer(*read_packed(folder), linear=rounded_activations())
-    for isa in ISAS:
-        core, found = open_core(folder, isa=isa), []
-        for seed in range(9):
-            ids = np.random.default_rng(seed).integers(0, 250, 2).tolist()
-            want, _ = model.commit(model.start(), ids)
-            found.append(relative_error(core.commit(core.new_state(2), ids, logits="all"), want))
-        assert np.median(found) < 1e-6, isa
+    assert_activations_as_defined(
+        open_core, folder, lambda ids: model.commit(model.start(), ids)[0]
+    )
 
 
 def test_schemes_by_recipe(source: Source, pack: Callable[..., Path]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_checks import AGAIN, Golden, assert_drawn, assert_logits, assert_told_apart, need_judge
-from golden_files import golden_file, maker_of
+from golden_checks import AGAIN, Golden, need_judge
+from golden_files import maker_of
 from oracle.transformer import Transformer
 from torch_models import logits_of
 
@@ -21,12 +21,12 @@ ROWS = list(MAKER.ROWS)
 
 @pytest.fixture(scope="module")
 def golden() -> Golden:
-    return golden_file("transformers")
+    return Golden("transformers")
 
 
 def oracle_of(case: str, golden: Golden) -> Transformer:
     tensors, config = MAKER.weights(case)
-    assert_drawn(golden, case, tensors)
+    golden.assert_drawn(case, tensors)
     return Transformer(tensors, config)
 
 
@@ -36,7 +36,7 @@ def oracle_logits(model: Transformer) -> np.ndarray:
 
 @pytest.mark.parametrize("case", MAKER.CASES)
 def test_oracle_is_transformers(golden: Golden, case: str) -> None:
-    assert_logits(golden, case, oracle_logits(oracle_of(case, golden)))
+    golden.assert_logits(case, oracle_logits(oracle_of(case, golden)))
 
 
 @pytest.mark.parametrize("isa", _core.available_isas())
@@ -53,10 +53,10 @@ def test_core_is_transformers(
     core = open_core(pack(tiny_transformer(family, **options), "f32"), isa=isa)
     ids = MAKER.token_ids()
     whole = core.commit(core.new_state(len(ids)), ids, logits="all")
-    assert_logits(golden, case, whole[ROWS])
+    golden.assert_logits(case, whole[ROWS])
     state = core.new_state(len(ids))
     pieces = [core.commit(state, cut, logits="all") for cut in np.split(ids, [1, 2, 19])]
-    assert_logits(golden, case, np.concatenate(pieces)[ROWS])
+    golden.assert_logits(case, np.concatenate(pieces)[ROWS])
 
 
 def _without(part: str) -> Callable[[Transformer], Transformer]:
@@ -101,7 +101,7 @@ WRONG = {
 def test_golden_tells_models_apart(golden: Golden, case: str, what: str) -> None:
     """Each detail that is easily got wrong moves the logits by far more than the tolerance."""
     wrong = WRONG[case, what](oracle_of(case, golden))
-    assert_told_apart(golden, case, oracle_logits(wrong))
+    golden.assert_told_apart(case, oracle_logits(wrong))
 
 
 @pytest.mark.parametrize("case", MAKER.CASES)
@@ -109,4 +109,4 @@ def test_golden_can_be_made_again(golden: Golden, case: str) -> None:
     """With the `judge` extra: today's transformers still says the same."""
     need_judge()
     found = logits_of(MAKER.official(case), MAKER.token_ids())[ROWS]
-    assert_logits(golden, case, found, AGAIN)
+    golden.assert_logits(case, found, AGAIN)
