@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from oracle.clover import Clover
+from oracle.clover import Clover, Linear, linear
 from oracle.equations import Array, attend
 from oracle.transformer import Transformer
 
@@ -31,7 +31,7 @@ def layer_outputs(target: Clover | Transformer, ids: ArrayLike, layers: Sequence
             found: Array = super()._norm(x, name)
             return found
 
-    tapped = Tapped(target.w, target.config)
+    tapped = Tapped(target.w, target.config, linear=target.linear)
     tapped.commit(tapped.start(), ids)
     names = [f"layers.{layer + 1}.input_layernorm.weight" for layer in layers]
     return np.concatenate([given.get(name, given["norm.weight"]) for name in names], axis=1)
@@ -46,8 +46,10 @@ class Drafter(Transformer):
         config: Mapping[str, Any],
         embed: ArrayLike,
         head: ArrayLike,
+        *,
+        linear: Linear = linear,
     ) -> None:
-        super().__init__(weights, config)
+        super().__init__(weights, config, linear=linear)
         self._embed, self._head = np.asarray(embed, float), np.asarray(head, float)
 
     def logits(self, outputs: Array, block: ArrayLike) -> Array:
@@ -60,8 +62,7 @@ class Drafter(Transformer):
             x = x + self._cross_attention(layer + "self_attn.", context, y)
             y = self._norm(x, layer + "post_attention_layernorm.weight")
             x = x + self._swiglu(layer + "mlp.", y)
-        found: Array = self._norm(x, "norm.weight") @ self._head.T
-        return found
+        return self.linear("lm_head.weight", self._norm(x, "norm.weight"), self._head)
 
     def keys_and_values(self, outputs: Array, layer: int) -> tuple[Array, Array]:
         """Those of the context in one layer, [n, nkv, hd]."""
