@@ -22,7 +22,12 @@ from tiny_hybrid import make_hybrid
 from tiny_transformer import make_transformer
 
 from clover_edge import _core
-from clover_edge.errors import ArgumentError, ContextLengthError, UnsupportedModelError
+from clover_edge.errors import (
+    ArgumentError,
+    ContextLengthError,
+    ModelFormatError,
+    UnsupportedModelError,
+)
 from clover_edge.export import export_checkpoint
 
 TOLERANCE = 1e-4  # f32 weights, logits and state
@@ -172,8 +177,7 @@ def check_text(target: Any, drafter: Any, options: dict[str, Any]) -> dict[str, 
     text = [*PROMPT, *found["ids"], *[found["stop_id"]] * (found["stop_id"] is not None)]
     assert context.position == state.position == len(text)
     _, _, _, whole = run(target, drafter, text, max_new_tokens=0)
-    for name, value in whole.arrays().items():
-        assert relative_error(context.arrays()[name], value) < 1e-5, name
+    same(context.arrays(), whole.arrays())
     blocks = [event for event in events if event["type"] == "block"]
     assert [token for block in blocks for token in block["ids"]] == found["ids"]
     counters = found["counters"]
@@ -234,7 +238,12 @@ def test_logits_of_quantised_drafters(pairs: Open, cores: Open, recipe: str) -> 
         _, _, _, context = run(target, drafter, prompt, max_new_tokens=0)
         want = judge.logits(layer_outputs(model, prompt, LAYERS), block)
         found.append(relative_error(target.draft(context, block), want))
-    assert np.median(found) < 0.01
+    assert np.median(found) < 1e-6
+
+
+@pytest.mark.parametrize("options", [{"kv": "int8"}, {"kv": "f16"}, {"threads": 2}])
+def test_ways_to_run(cores: Open, options: dict[str, Any]) -> None:
+    check_text(*cores("qwen3_5", "int4", **options), {"temperature": 0.8, "seed": 1})
 
 
 def test_a_session(cores: Open) -> None:
@@ -294,6 +303,26 @@ def test_refusals(cores: Open) -> None:
     for kind, message, call in refusals(*cores("qwen3"), other):
         with pytest.raises(kind, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "message"),
+    [
+        ({"drafts_for_layers": [2, 0, 3]}, ModelFormatError, "drafts_for_layers: 0 is outside"),
+        ({"drafts_for_layers": [-1, 2, 3]}, ModelFormatError, "drafts_for_layers: -1 is outside"),
+        ({"drafts_for_layers": [0, 2, 4096]}, ModelFormatError, "4096 is outside"),
+        ({"drafts_for_layers": [0, 2]}, ModelFormatError, r"context.in: has shape \[64, 192\]"),
+        ({"drafts_for_layers": []}, ModelFormatError, "embed: is missing"),
+        ({"preview": False}, UnsupportedModelError, "drafts_for_layers is not supported without"),
+        ({"mask": "block"}, UnsupportedModelError, "drafts_for_layers is not supported without"),
+        ({"logit_shift": 1}, UnsupportedModelError, "drafts_for_layers is not supported without"),
+    ],
+)
+def test_specs_that_make_no_drafter(
+    pairs: Open, open_core: Open, spec: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        open_core(pairs("qwen3").packed("f32")[1], spec=spec)
 
 
 @pytest.mark.parametrize(
