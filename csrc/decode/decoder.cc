@@ -15,6 +15,12 @@ Counters difference(const Counters &a, const Counters &b) {
     return {a.rows - b.rows, a.experts_touched - b.experts_touched, a.bytes_read - b.bytes_read};
 }
 
+DecodeMode default_mode(const Model &model, const DraftModel *drafter) {
+    if (drafter)
+        return DecodeMode::speculative;
+    return model.spec.preview ? DecodeMode::diffusion : DecodeMode::autoregressive;
+}
+
 } // namespace
 
 void check_range(const char *name, double value, double low, double high) {
@@ -23,12 +29,13 @@ void check_range(const char *name, double value, double low, double high) {
                             ", " + std::to_string(high) + "]");
 }
 
-Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick)
-    : m_(model), state_(state), o_(options),
-      mode_(options.mode.value_or(model.spec.preview ? DecodeMode::diffusion : DecodeMode::autoregressive)),
-      listener_(listener), tick_(tick), credit_(options.credit) {
+Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick,
+                 const DraftModel *drafter)
+    : m_(model), state_(state), external_(drafter), o_(options),
+      mode_(options.mode.value_or(default_mode(model, drafter))), listener_(listener), tick_(tick),
+      credit_(options.credit) {
     if (o_.block_length == 0)
-        o_.block_length = m_.spec.block_size;
+        o_.block_length = (drafter ? drafter->model : model).spec.block_size;
     if (o_.coreset < 0)
         o_.coreset = m_.spec.coreset_size;
     if (o_.fixed_schedule)
@@ -68,14 +75,31 @@ void Decoder::check_blocks(bool empty) const {
         throw ArgumentError("the first token comes from the logits of the one before it: the prompt is empty");
 }
 
+void Decoder::check_drafter(int64_t tokens) const {
+    if (mode_ != DecodeMode::speculative)
+        throw ArgumentError("a drafter serves mode speculative alone");
+    external_->model.check_drafts_for(m_);
+    check_range("block_length", o_.block_length, 1, external_->model.spec.block_size);
+    const State &context = external_->state;
+    if (context.position != state_.position)
+        throw ArgumentError("the drafter's state is at position " + std::to_string(context.position) +
+                            ", the model's at " + std::to_string(state_.position));
+    if (tokens > context.capacity - context.position)
+        throw ContextLengthError(std::to_string(tokens) + " tokens exceed the capacity of the drafter's state, " +
+                                 std::to_string(context.capacity));
+}
+
 void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
+    m_.require_words();
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
     const bool empty = prompt.empty() && state_.position == 0;
     if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
         throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
                                "autoregressively");
-    if (mode_ != DecodeMode::autoregressive)
+    if (external_)
+        check_drafter(int64_t(prompt.size()) + o_.max_new_tokens);
+    else if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
     check_unmasking();
     if (mode_ != DecodeMode::diffusion && m_.spec.sees_ahead())
@@ -116,11 +140,21 @@ void Decoder::reserve(int64_t prompt_tokens) {
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
     state_.reserve(state_.position + prompt_tokens + (blocks + m_.spec.block_mask()) * width); // the first may be short
+    if (external_) {
+        external_->model.scratch.reserve(int(rows));
+        external_->state.reserve(state_.position + prompt_tokens + blocks * width);
+    }
 }
 
 void Decoder::prefill(const std::vector<int> &prompt) {
-    if (!prompt.empty())
-        m_.commit(state_, prompt, Logits::none, false, nullptr, tick_);
+    const size_t most = drafter_ ? size_t(Model::kChunkRows) : std::max<size_t>(1, prompt.size()); // followed by pass
+    for (size_t at = 0; at < prompt.size(); at += most) {
+        const auto begin = prompt.begin() + std::ptrdiff_t(at);
+        const std::vector<int> ids(begin, begin + std::ptrdiff_t(std::min(most, prompt.size() - at)));
+        m_.commit(state_, ids, Logits::none, false, nullptr, tick_);
+        if (drafter_)
+            drafter_->follow(int(ids.size()));
+    }
     if (!m_.spec.full_mask())
         result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
     result_.counters.prefill_seconds = seconds();
@@ -132,8 +166,12 @@ void Decoder::prefill(const std::vector<int> &prompt) {
 DecodeResult Decoder::run(const std::vector<int> &prompt) {
     check(prompt);
     reserve(int64_t(prompt.size()));
+    if (external_)
+        drafter_ = std::make_unique<ContextDrafter>(m_, state_, *external_);
+    else if (mode_ == DecodeMode::speculative)
+        drafter_ = std::make_unique<OwnPreviews>(m_, state_, o_.coreset);
     prefill(prompt);
-    const Counters before = m_.counters;
+    const Counters before = m_.counters, drafter_before = external_ ? external_->model.counters : Counters();
     if (!done() && o_.max_new_tokens == 0)
         result_.finish = Finish::length;
     if (!done() && mode_ == DecodeMode::autoregressive)
@@ -145,6 +183,8 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     else if (!done())
         m_.spec.uniform_noise() ? decode_canvases() : decode_blocks();
     result_.counters.work = difference(m_.counters, before);
+    if (external_)
+        result_.counters.drafter_work = difference(external_->model.counters, drafter_before);
     result_.counters.decode_seconds = seconds() - result_.counters.prefill_seconds;
     return std::move(result_);
 }
@@ -214,8 +254,8 @@ bool Decoder::is_stop(int id) const {
 }
 
 DecodeResult generate(Model &model, State &state, const std::vector<int> &prompt, const DecodeOptions &options,
-                      const Listener &listener, const Tick &tick) {
-    return Decoder(model, state, options, listener, tick).run(prompt);
+                      const Listener &listener, const Tick &tick, const DraftModel *drafter) {
+    return Decoder(model, state, options, listener, tick, drafter).run(prompt);
 }
 
 } // namespace clover

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
+#include "decode/drafter.h"
 #include "decode/generate.h"
 #include "decode/indel.h"
 
@@ -13,7 +15,7 @@ void check_range(const char *name, double value, double low, double high);
 
 class Decoder {
   public:
-    Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &);
+    Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &, const DraftModel *);
 
     DecodeResult run(const std::vector<int> &prompt);
 
@@ -30,6 +32,7 @@ class Decoder {
     void check_blocks(bool empty) const;
     void check_canvases() const;
     void check_indel() const;
+    void check_drafter(int64_t tokens) const;
     void reserve(int64_t prompt_tokens);
     void prefill(const std::vector<int> &prompt);
 
@@ -73,7 +76,6 @@ class Decoder {
 
     // speculative.cc
     void decode_speculatively();
-    std::vector<int> draft(int first, int rows);
     size_t verify(const std::vector<int> &drafted, Pick &next);
 
     // Picks for rows of hidden [.., H]; the token that rows[i] decides stands at positions[i]. entropy [rows], unless
@@ -96,6 +98,7 @@ class Decoder {
 
     Model &m_;
     State &state_;
+    const DraftModel *const external_; // may be null
     DecodeOptions o_;
     const DecodeMode mode_;
     const Listener &listener_;
@@ -103,6 +106,7 @@ class Decoder {
     const Clock::time_point begin_ = Clock::now();
     Occurrences seen_;
     DecodeResult result_;
+    std::unique_ptr<Drafter> drafter_; // of mode speculative
 
     // Of the block being denoised.
     Credit credit_;

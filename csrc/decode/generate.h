@@ -22,10 +22,17 @@ namespace clover {
 enum class DecodeMode { diffusion, autoregressive, speculative };
 enum class Finish { none, stop, length, cancelled };
 
+// A drafter, its context at the same position as the text.
+struct DraftModel {
+    Model &model;
+    State &state;
+};
+
 struct DecodeOptions {
-    std::optional<DecodeMode> mode; // unset: diffusion, where the model has previews
+    std::optional<DecodeMode> mode; // unset: speculative with a drafter, else diffusion where there are previews
     int64_t max_new_tokens = 256;
-    int block_length = 0; // 0: the width the model was trained with; under a full mask any, cut to the answer's
+    // 0: the width that the model, or the drafter, was trained with; under a full mask any, cut to the answer's
+    int block_length = 0;
     ThresholdPolicy policy;
     StrategyPolicy strategy; // with that threshold and schedule
     double credit = 0;       // weight of it, see credit.h; 0: none
@@ -74,7 +81,8 @@ using Listener = std::function<bool(const Event &)>;
 struct DecodeCounters {
     int64_t blocks = 0, denoise_steps = 0, prefill_passes = 0;
     int64_t commits = 0; // that took a pass of their own
-    Counters work;
+    int64_t drafter_passes = 0;
+    Counters work, drafter_work; // of the model, of the drafter
     double prefill_seconds = 0;
     double first_block_seconds = 0; // from the call to the first block's text
     double decode_seconds = 0;      // behind the prefill
@@ -88,11 +96,11 @@ struct DecodeResult {
 };
 
 // In a block that `prompt` or the state leaves open the tokens that are there stay, and the rest is generated first.
-// Commits `prompt` behind the state and generates. A cancelled call returns the blocks that were reported; an
-// error or a tick that throws leaves the state at the end of the last commit. Throws ArgumentError,
-// ContextLengthError (prompt and budget exceed the state's capacity), UnsupportedModel (diffusion of an
-// autoregressive model) and MemoryError before any work.
+// Commits `prompt` behind the state and generates; `drafter` (may be null) serves mode speculative. A cancelled call
+// returns the blocks that were reported; an error or a tick that throws leaves the state at the end of the last commit.
+// Throws ArgumentError, ContextLengthError (prompt and budget exceed the state's capacity), UnsupportedModel (diffusion
+// of an autoregressive model) and MemoryError before any work.
 DecodeResult generate(Model &, State &, const std::vector<int> &prompt, const DecodeOptions &, const Listener &,
-                      const Tick &);
+                      const Tick &, const DraftModel *drafter = nullptr);
 
 } // namespace clover

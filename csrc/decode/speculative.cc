@@ -1,4 +1,4 @@
-// Self-speculation: a preview drafts a block, one causal pass verifies it, and the state goes back to the longest
+// Speculation: something drafts a block, one causal pass verifies it, and the state goes back to the longest
 // prefix that autoregressive decoding would have written, too. A draw depends on nothing but the seed and the place in
 // the text, so that "accept the drafted d with its probability p(d), else draw from p without d" is: draw from p, and
 // see whether it is d. The text is thus the autoregressive one when sampling, too.
@@ -7,17 +7,22 @@
 namespace clover {
 
 void Decoder::decode_speculatively() {
+    DecodeCounters &count = result_.counters;
     Pick next = next_token();
     while (!done()) {
         tick_();
         const int rows = int(std::min<int64_t>(o_.block_length, budget()));
-        const std::vector<int> drafted = draft(next.id, rows);
+        std::vector<int> drafted = {next.id};
+        if (rows > 1) {
+            drafted = drafter_->draft(next.id, rows);
+            (external_ ? count.drafter_passes : count.denoise_steps)++;
+        }
         seen_[next.id]++;
         const int64_t start = state_.position;
         const size_t kept = verify(drafted, next);
         std::vector<int> tokens(drafted.begin(), drafted.begin() + std::ptrdiff_t(kept));
         Event event(Event::Type::step);
-        event.block = int(result_.counters.blocks);
+        event.block = int(count.blocks);
         event.draft = drafted;
         event.ids = tokens;
         event.ids.resize(drafted.size(), m_.spec.mask_token_id);
@@ -26,27 +31,9 @@ void Decoder::decode_speculatively() {
         notify(event);
         add_text(tokens);
         m_.truncate(state_, start + int64_t(tokens.size()));
+        drafter_->follow(int(tokens.size()));
     }
     state_.drop_rollback();
-}
-
-// `first`, which the state's last row has decided, and the most probable tokens behind it.
-std::vector<int> Decoder::draft(int first, int rows) {
-    std::vector<int> block(size_t(rows), m_.spec.mask_token_id);
-    block[0] = first;
-    if (rows == 1)
-        return block;
-    PreviewOptions options;
-    options.coreset = o_.coreset;
-    m_.preview(state_, block, options);
-    result_.counters.denoise_steps++;
-    std::vector<int> masked;
-    for (int row = 1; row < rows; row++)
-        masked.push_back(row);
-    const HeadPass head = head_pass(m_, m_.scratch.h.data(), masked, HeadRule{});
-    for (int row : masked)
-        block[size_t(row)] = head.total(row - 1).argmax;
-    return block;
 }
 
 // How many tokens of the draft stand; `next` becomes the one behind them.

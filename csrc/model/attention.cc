@@ -50,9 +50,17 @@ const float *values_of(Model &m, const AttentionShape &s, const float *k_or_v, f
     return v_row;
 }
 
+// q of one row <- rope(norm(q)), scaled
+void place_query(const Pass &p, int64_t r, const AttentionShape &s, const float *norm, const float *cosine,
+                 const float *sine, float *q) {
+    norm_heads(p.model, q, s.heads, s.head_dim, norm, q);
+    rotate(q, s.heads, s.head_dim, cosine, sine, s.rotary_dim / 2);
+    scale_query(p.model.spec, p.start + p.place[size_t(p.row0 + r)], q, s.q_width());
+}
+
 // proj [n, q | gate | k | v] += bias: q <- rope(norm(q)), scaled, in place; the rows' places in the cache <-
-// rope(norm(k)), norm(v)
-void place_heads(Pass &p, int layer) {
+// rope(norm(k)), norm(v). `first`: columns in front of it, if any, are not there, and q is left alone.
+void place_heads(Pass &p, int layer, int64_t first) {
     Model &m = p.model;
     const AttentionShape s = m.spec.attention(layer);
     const AttentionWeights &w = p.layer(layer).attn;
@@ -67,12 +75,11 @@ void place_heads(Pass &p, int layer) {
         const float *cosine = p.angles(layer) + r * 2 * half, *sine = cosine + half;
         float *k = m.scratch.kv_row.data() + r * stored;
         if (w.in_bias)
-            add_bias(q, w.in_bias, width);
-        norm_heads(m, q, s.heads, hd, w.q_norm, q);
+            add_bias(q + first, w.in_bias + first, width - first);
+        if (first == 0)
+            place_query(p, r, s, w.q_norm, cosine, sine, q);
         norm_heads(m, raw_k, s.kv_heads, hd, w.k_norm, k);
         const float *v = values_of(m, s, last, k + kv);
-        rotate(q, s.heads, hd, cosine, sine, half);
-        scale_query(m.spec, p.start + p.place[size_t(r)], q, s.q_width());
         rotate(k, s.kv_heads, hd, cosine, sine, half);
         const int64_t at = (p.start + p.place[size_t(p.row0 + r)]) * p.state.kv_row_bytes(layer);
         for (int h = 0; h < s.kv_heads; h++) {
@@ -138,7 +145,7 @@ void attention_inputs(Pass &p, int layer) {
     const AttentionWeights &w = p.layer(layer).attn;
     float *proj = p.proj(p.model.spec.attention(layer));
     p.multiply({{w.in, p.model.scratch.x.activations(w.in, 0, p.rows), nullptr, p.rows, proj, w.in.n}});
-    place_heads(p, layer);
+    place_heads(p, layer, 0);
 }
 
 void attention_layer(Pass &p, int layer) {
@@ -150,6 +157,17 @@ void attention_layer(Pass &p, int layer) {
     p.multiply({{w.out, s.mixed.activations(w.out, 0, p.rows), nullptr, p.rows, p.y(), w.out.n}});
     if (w.out_bias)
         p.model.pool.run(p.rows, [&](int64_t r, int) { add_bias(p.y() + r * w.out.n, w.out_bias, w.out.n); });
+}
+
+void context_layer(Pass &p, int layer) {
+    Scratch &s = p.model.scratch;
+    const Matrix &in = p.layer(layer).attn.in;
+    const AttentionShape shape = p.model.spec.attention(layer);
+    const int keys = in.n - (shape.own_values ? 2 : 1) * shape.kv_width();
+    const int first = keys / kTileRows * kTileRows; // with the last queries, where a tile holds both
+    const Matrix w = rows_from(in, first);
+    p.multiply({{w, s.x.activations(w, 0, p.rows), nullptr, p.rows, s.proj.data() + first, in.n}});
+    place_heads(p, layer, first);
 }
 
 } // namespace clover

@@ -13,15 +13,17 @@ namespace {
 // h [n, H] <- embedding rows; y <- 0
 void embed(Pass &p) {
     Model &m = p.model;
+    const Model &words = p.words ? *p.words : m;
     const int64_t width = m.spec.hidden_size;
+    const float scale = words.spec.embed_scale;
     m.pool.run(p.rows, [&](int64_t r, int) {
         float *h = p.h() + r * width;
-        m.kernels.dequantize_row(m.weights.embed, p.ids[size_t(p.row0 + r)], h);
-        for (int64_t i = 0; m.spec.embed_scale != 1 && i < width; i++)
-            h[i] *= m.spec.embed_scale;
+        m.kernels.dequantize_row(words.weights.embed, p.ids[size_t(p.row0 + r)], h);
+        for (int64_t i = 0; scale != 1 && i < width; i++)
+            h[i] *= scale;
         std::fill_n(p.y() + r * width, width, 0.0f);
     });
-    m.counters.bytes_read += matrix_bytes(m.weights.embed) / m.spec.vocab_size * p.rows;
+    m.counters.bytes_read += matrix_bytes(words.weights.embed) / m.spec.vocab_size * p.rows;
 }
 
 // out [N, rotary_dim] <- cos, then sin, of position * inv_freq. Angles in double: in float a position of 100 000
@@ -51,16 +53,29 @@ bool add_row(float *h, const float *y, int64_t n) {
     return bad == 0;
 }
 
+// The state's `kept` <- the residual stream behind a layer, if it is one of those that somebody reads.
+void keep_row(Pass &p, int64_t row, int layer, const float *h) {
+    const std::vector<int> &layers = p.state.kept_layers;
+    const auto at = std::find(layers.begin(), layers.end(), layer);
+    if (at == layers.end() || row >= p.committed)
+        return;
+    const int64_t width = p.model.spec.hidden_size, count = int64_t(layers.size());
+    std::copy_n(h, width, p.state.kept.data() + (row * count + (at - layers.begin())) * width);
+}
+
 // h += y of the half before, `half` halves being done; behind a whole layer h *= its scale.
 void add_half(Pass &p, int64_t row, int half) {
     const int64_t width = p.model.spec.hidden_size;
     float *h = p.h() + row * width;
     const bool finite = add_row(h, p.y() + row * width, width);
-    if (p.model.spec.layer_scales && half && half % 2 == 0) {
-        const LayerWeights &w = p.layer(half / 2 - 1);
+    const int layer = half && half % 2 == 0 ? half / 2 - 1 : -1; // that has ended
+    if (p.model.spec.layer_scales && layer >= 0) {
+        const LayerWeights &w = p.layer(layer);
         const float scale = row < p.committed ? w.commit_scale : w.preview_scale;
         std::transform(h, h + width, h, [scale](float x) { return x * scale; });
     }
+    if (layer >= 0)
+        keep_row(p, row, layer, h);
     if (finite)
         return;
     int none = -1;
@@ -152,8 +167,8 @@ int settled_rows(const Pass &p, const BlockGrid &grid) {
 Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const std::vector<int> &block_ids,
            const PreviewOptions &options, const BlockGrid &grid)
     : model(model), state(state), ids(commit, commit + commit_rows), place(size_t(commit_rows)), start(state.settled()),
-      committed(commit_rows), block_rows(int(block_ids.size())), block(options.block), soft(options.soft),
-      coreset(options.coreset), history_width(options.width ? options.width : block_rows) {
+      committed(commit_rows), block_rows(int(block_ids.size())), block(options.block), words(options.words),
+      soft(options.soft), coreset(options.coreset), history_width(options.width ? options.width : block_rows) {
     std::iota(place.begin(), place.end(), 0);
     for (int i = 0, n = int(options.rows ? options.rows->size() : block_ids.size()); i < n; i++) {
         const int row = options.rows ? (*options.rows)[size_t(i)] : i;
@@ -216,13 +231,18 @@ void feed_forward(Pass &p, int layer) {
     norm_output(p, w.post_norm2);
 }
 
-void forward(Pass &p) {
-    p.each_chunk([&] { embed(p); });
-    if (p.block_rows && p.model.spec.self_conditioning_intermediate)
-        condition(p);
+void set_angles(Pass &p) {
     float *rope = p.model.scratch.rope.data();
     rotary_angles(p, p.model.inv_freq, p.model.spec.rope_attention_factor, rope);
     rotary_angles(p, p.model.local_inv_freq, 1, rope + int64_t(p.total) * p.model.spec.rotary_dim);
+}
+
+void forward(Pass &p) {
+    p.state.reserve_kept(p.committed);
+    p.each_chunk([&] { embed(p); });
+    if (p.block_rows && p.model.spec.self_conditioning_intermediate)
+        condition(p);
+    set_angles(p);
     const int layers = int(p.model.spec.layers.size());
     for (int i = 0; i < layers; i++) {
         const LayerWeights &w = p.layer(i);

@@ -36,6 +36,7 @@ struct Pass {
     int block_rows = 0;        // of the block behind them, computed here or kept by `block`
     Block *block = nullptr;    // preview: what is kept from step to step; may be null
     int settled;               // leading rows of the commit that move the recurrent states on; the others run on copies
+    const Model *words = nullptr;  // preview of a drafter: whose embedding rows it starts as
     const float *soft = nullptr;   // preview: [n, H] mean embeddings of the one before; null: there is none
     int coreset = 0;               // preview: experts that the block may use; 0: all
     double history_width = 0;      // preview: rows that the history's logit counts
@@ -94,10 +95,14 @@ void mixer(Pass &, int layer);
 void feed_forward(Pass &, int layer);
 void attention_inputs(Pass &, int layer);
 void attention_layer(Pass &, int layer);
+void context_layer(Pass &, int layer); // x [n, H] becomes keys and values, and nothing else happens
 void delta_layer(Pass &, int layer);
 void sparse_experts(Pass &, int layer);
 void dense_feed_forward(Pass &, int layer);
 void dense_beside_experts(Pass &, int layer);
+
+// scratch.rope <- cosines and sines of the rows' angles.
+void set_angles(Pass &);
 
 // h [n, H], embedding rows, <- rmsnorm(h + feed-forward of the pass's soft rows): self_conditioning.cc.
 void condition(Pass &);

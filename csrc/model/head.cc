@@ -7,13 +7,14 @@ namespace clover {
 namespace {
 
 // x [rows, H] <- final norm of the chosen rows, and the codes that the head reads
-Product normalise(Model &m, const float *hidden, const std::vector<int> &rows) {
+Product normalise(Model &m, const float *hidden, const std::vector<int> &rows, const Model *normed_by) {
+    const Model &last = normed_by ? *normed_by : m;
     const int width = m.spec.hidden_size, count = int(rows.size());
     const Matrix &head = m.weights.head;
     m.scratch.reserve(count);
     m.pool.run(count, [&](int64_t i, int) {
-        m.kernels.rmsnorm(hidden + int64_t(rows[size_t(i)]) * width, width, m.weights.final_norm, m.spec.norm_offset,
-                          m.spec.rms_eps, 1, width, m.scratch.x.row(i), width);
+        m.kernels.rmsnorm(hidden + int64_t(rows[size_t(i)]) * width, width, last.weights.final_norm,
+                          last.spec.norm_offset, last.spec.rms_eps, 1, width, m.scratch.x.row(i), width);
         m.scratch.x.quantize(m.kernels, form_of(head), i);
     });
     m.counters.bytes_read += matrix_bytes(head);
@@ -24,14 +25,14 @@ Product normalise(Model &m, const float *hidden, const std::vector<int> &rows) {
 
 } // namespace
 
-void head_logits(Model &m, const float *hidden, const std::vector<int> &rows, float *out) {
+void head_logits(Model &m, const float *hidden, const std::vector<int> &rows, float *out, const Model *normed_by) {
     const int64_t vocab = m.spec.vocab_size;
     const auto room = std::ptrdiff_t(m.scratch.rows());
     if (room && std::ptrdiff_t(rows.size()) > room) { // of a pass in chunks
-        head_logits(m, hidden, {rows.begin(), rows.begin() + room}, out);
-        return head_logits(m, hidden, {rows.begin() + room, rows.end()}, out + room * vocab);
+        head_logits(m, hidden, {rows.begin(), rows.begin() + room}, out, normed_by);
+        return head_logits(m, hidden, {rows.begin() + room, rows.end()}, out + room * vocab, normed_by);
     }
-    Product product = normalise(m, hidden, rows);
+    Product product = normalise(m, hidden, rows, normed_by);
     product.y = out;
     product.ldy = vocab;
     multiply(m.kernels, m.pool, {product});
@@ -101,11 +102,12 @@ void HeadPass::visit(const std::vector<Visit> &visits, const Look &look) {
     });
 }
 
-HeadPass head_pass(Model &m, const float *hidden, const std::vector<int> &rows, HeadRule rule, bool mask_too) {
+HeadPass head_pass(Model &m, const float *hidden, const std::vector<int> &rows, HeadRule rule, bool mask_too,
+                   const Model *normed_by) {
     rule.valid = m.spec.valid_vocab;
     rule.banned = mask_too ? -1 : m.spec.mask_token_id;
     rule.softcap = m.spec.logit_softcap;
-    const Product product = normalise(m, hidden, rows);
+    const Product product = normalise(m, hidden, rows, normed_by);
     return HeadPass(m.kernels, m.pool, product, rule, m.scratch.head_parts.data(), m.scratch.head_work.data());
 }
 

@@ -10,8 +10,11 @@ namespace clover {
 
 // hidden [.., H]: outputs of the last layer; rows: which of them, at most as many as scratch has room for.
 
+// `normed_by`: the drafter that computed `hidden`, whose final norm it then is; null: the model itself.
+
 // out [rows, vocab_size], padding ids and the mask id included. Throws Error when a value is not finite.
-void head_logits(Model &, const float *hidden, const std::vector<int> &rows, float *out);
+void head_logits(Model &, const float *hidden, const std::vector<int> &rows, float *out,
+                 const Model *normed_by = nullptr);
 
 // One pass of rows over the head, reduced to statistics stripe by stripe (kernels.h): no logits are kept. Those of
 // single stripes are computed again for who wants to look closer, bit for bit the same.
@@ -52,6 +55,7 @@ class HeadPass {
 
 // The pass over a model's head; lives in its scratch until the next pass of the model. `rule`: `valid` and `banned` are
 // filled in; `mask_too`: the mask id is none that is banned.
-HeadPass head_pass(Model &, const float *hidden, const std::vector<int> &rows, HeadRule rule, bool mask_too = false);
+HeadPass head_pass(Model &, const float *hidden, const std::vector<int> &rows, HeadRule rule, bool mask_too = false,
+                   const Model *normed_by = nullptr);
 
 } // namespace clover

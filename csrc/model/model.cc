@@ -154,6 +154,7 @@ void Model::check_coreset(int coreset) const {
 }
 
 void Model::check_commit(const State &state, const std::vector<int> &ids) const {
+    require_words();
     require_whole(state);
     check_ids(ids, false);
     const int64_t n = int64_t(ids.size());
@@ -215,8 +216,15 @@ void Model::require_preview() const {
         throw UnsupportedModel("the model is autoregressive: it cannot denoise blocks");
 }
 
+void Model::require_words() const {
+    if (spec.drafter())
+        throw UnsupportedModel("the model is a drafter: it has no embedding and no head, and serves beside another");
+}
+
 void Model::check_preview(const State &state, const std::vector<int> &ids, const PreviewOptions &options) const {
     require_preview();
+    if (!options.words)
+        require_words();
     require_whole(state);
     check_ids(ids, true);
     check_coreset(options.coreset);
@@ -337,6 +345,7 @@ void Model::truncate(State &state, int64_t position) {
 }
 
 void Model::last_logits(const State &state, float *logits) {
+    require_words();
     require_whole(state);
     if (spec.full_mask())
         throw UnsupportedModel("under mask \"full\" the last row's logits depend on what follows it");

@@ -37,6 +37,8 @@ struct Counters {
 
 enum class Logits { none, last, all };
 
+class Model;
+
 struct PreviewOptions {
     int coreset = 0; // experts that the block may use; 0: all
     int width = 0;   // rows that the history's logit counts; 0: the block's own
@@ -45,7 +47,8 @@ struct PreviewOptions {
     // Rows that are computed, ascending: of [state.open | ids]. The others are taken as `block` keeps them from the
     // preview before. Null: all.
     const std::vector<int> *rows = nullptr;
-    const float *soft = nullptr; // [n, H] of self-conditioning: what the preview before left; null: there was none
+    const float *soft = nullptr;  // [n, H] of self-conditioning: what the preview before left; null: there was none
+    const Model *words = nullptr; // a drafter's target, whose embedding the rows start as; else null
 };
 
 // Called between passes; throws to stop.
@@ -84,6 +87,10 @@ class Model {
     // rows stand in front of the preview's in scratch.h. With a block mask `ids` end a block.
     int commit_and_preview(State &, const std::vector<int> &ids, const std::vector<int> &block, const PreviewOptions &);
 
+    // The commit of a drafter: outputs [rows, layers, H] of the layers that it drafts for become keys and values of
+    // its own, at most kChunkRows rows.
+    void commit_context(State &, const float *outputs, int rows);
+
     // Back to position 0, or to any row of the last commit made with rollback: the state is then the one
     // that committing only the rows before it would have left. Bit for bit in the sequential form; in the
     // closed one but for a commit of one row, which is sequential. Under a full mask to any position.
@@ -94,6 +101,9 @@ class Model {
 
     void check_ids(const std::vector<int> &ids, bool mask_allowed) const;
     void check_coreset(int coreset) const;
+    // Throws ArgumentError where this one cannot draft for `target`, UnsupportedModel where it drafts for none.
+    void check_drafts_for(const Model &target) const;
+    void require_words() const;   // throws UnsupportedModel where the model is a drafter
     void require_preview() const; // throws UnsupportedModel where the model is autoregressive
 
     const Spec spec;

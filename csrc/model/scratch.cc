@@ -31,6 +31,8 @@ Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(
         widest = std::max(widest, a.head_dim);
     ones.assign(size_t(spec.v_norm || spec.self_conditioning_intermediate ? widest : 0), 1.0f);
     x.shape(spec.hidden_size);
+    context_forms_ = form_of(weights.context.in);
+    context.shape(spec.hidden_size * int(spec.drafts_for_layers.size()));
     expert.shape(spec.expert_intermediate);
 }
 
@@ -49,6 +51,7 @@ void Scratch::visit(Self &self, int64_t n, int64_t total, int64_t mixer_floats, 
     buffer(self.h, total * s.hidden_size);
     buffer(self.y, total * s.hidden_size);
     input(self.x, n, s.hidden_size, self.x_forms_);
+    input(self.context, n, s.hidden_size * int64_t(s.drafts_for_layers.size()), self.context_forms_);
     buffer(self.rope, self.attention_.empty() ? 0 : total * (s.rotary_dim + s.local_rotary_dim()));
     buffer(self.proj, total * std::max(attn_in, delta_in));
     input(self.mixed, n, std::max(q_width, v_width), self.mixed_forms_);

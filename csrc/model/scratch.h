@@ -34,6 +34,8 @@ class Scratch {
     Buffer<float> y; // [N, H] what a layer's half adds to it
     Input x;         // [n, H] normalised h
 
+    Input context; // [n, layers H] of a drafter: what its target's layers put out
+
     Buffer<float> rope; // [N, rotary_dim] cosines, then sines, of each row's angles; behind them the local ones
     Buffer<float> proj; // [N, in_rows] of an attention layer, or [n, delta_in_rows]
     Input mixed;        // [n, nh*hd] or [n, Hv*dv] heads' outputs
@@ -79,7 +81,7 @@ class Scratch {
 
     Spec spec_;
     std::vector<AttentionShape> attention_; // of the attention layers
-    Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, inner_forms_ = 0;
+    Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, inner_forms_ = 0, context_forms_ = 0;
     int threads_;
     int rows_ = 0, total_ = 0;
 };

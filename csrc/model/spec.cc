@@ -6,9 +6,10 @@
 namespace clover {
 namespace {
 
-constexpr int64_t kMaxDim = 1 << 24;       // any single dimension
-constexpr int64_t kMaxWidth = 1 << 28;     // any product of two that becomes a row count
-constexpr double kMaxInvFreq = 1000;       // angles then stay exact to 1e-4
+constexpr int64_t kMaxDim = 1 << 24;   // any single dimension
+constexpr int64_t kMaxWidth = 1 << 28; // any product of two that becomes a row count
+constexpr double kMaxInvFreq = 1000;   // angles then stay exact to 1e-4
+constexpr int kMaxLayers = 4096;
 constexpr int64_t kMaxPositions = 1 << 30; // exact in the double that the rotary angle is computed in
 
 [[noreturn]] void fail(const char *field, const std::string &reason) { throw FormatError("spec", field, reason); }
@@ -160,6 +161,18 @@ void check_preview(const Spec &s) {
     in_range("self_conditioning_intermediate", s.self_conditioning_intermediate, 0, s.preview ? kMaxDim : 0);
 }
 
+void check_drafter(const Spec &s) {
+    int before = -1;
+    for (int layer : s.drafts_for_layers) {
+        in_range("drafts_for_layers", layer, before + 1, kMaxLayers - 1);
+        before = layer;
+    }
+    if (s.drafter() &&
+        (!s.preview || s.uniform_noise() || s.block_mask() || s.has(LayerKind::deltanet) || s.row_before_decides()))
+        throw UnsupportedModel("spec: drafts_for_layers is not supported without previews of masks, or with mask "
+                               "\"block\", DeltaNet layers, logit_shift or block_seed");
+}
+
 void check_supported(const Spec &s) {
     if (s.mask != "causal" && s.mask != "block" && s.mask != "full")
         throw UnsupportedModel("spec: mask \"" + s.mask + "\" is not supported (causal, block and full are)");
@@ -216,9 +229,10 @@ void validate(const Spec &s) {
     in_range("vocab_size", s.vocab_size, 2, kMaxDim);
     in_range("valid_vocab", s.valid_vocab, 2, s.vocab_size); // one real id beside the mask at least
     in_range("hidden_size", s.hidden_size, 1, kMaxDim);
-    in_range("num_layers", int64_t(s.layers.size()), 1, 4096);
+    in_range("num_layers", int64_t(s.layers.size()), 1, kMaxLayers);
     in_range("max_positions", s.max_positions, 1, kMaxPositions);
     check_preview(s);
+    check_drafter(s);
     positive("rms_eps", s.rms_eps);
     positive("embed_scale", s.embed_scale);
     if (s.logit_softcap != 0)

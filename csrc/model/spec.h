@@ -93,6 +93,9 @@ struct Spec {
     // -1: there are none.
     int delete_token_id = -1, split_token_id = -1;
     int block_size = 0; // width of a block as trained
+    // A drafter: it has neither embedding nor head and uses those of another model, whose layers of these numbers,
+    // ascending, put out what stands for the text in it. Empty: a model of its own.
+    std::vector<int> drafts_for_layers;
     // What a new block holds. mask: the mask token. uniform: real ids drawn at random; there is no mask token then.
     std::string noise = "mask";
     // A preview also reads what the one before it made of every position: the mean embedding under its probabilities,
@@ -124,6 +127,7 @@ struct Spec {
     int conv_channels() const { return 2 * key_width() + value_width(); } // C: q, k, v
     int delta_in_rows() const { return conv_channels() + value_width(); } // q, k, v, z
     int window(int layer) const { return windows.empty() ? 0 : windows[size_t(layer)]; }
+    bool drafter() const { return !drafts_for_layers.empty(); }
     bool inserts() const { return delete_token_id >= 0; }
     bool causal_delta() const { return delta_preview == "causal"; }
     // Keys are rotated by tables of the layers with a window, where these have their own.

@@ -66,6 +66,14 @@ void State::reserve(int64_t rows) {
     reserved_ = wanted;
 }
 
+void State::reserve_kept(int rows) {
+    const int64_t floats = int64_t(rows) * int64_t(kept_layers.size()) * spec_.hidden_size;
+    if (floats <= kept.size())
+        return;
+    require_memory("what a drafter reads", floats * int64_t(sizeof(float)));
+    kept.resize(floats);
+}
+
 void State::reset() {
     position = 0;
     passes++;
@@ -140,7 +148,7 @@ void State::begin_rollback(int rows) {
 void State::drop_rollback() { rollback = Rollback(); }
 
 int64_t State::bytes() const {
-    int64_t sum = bytes(spec_, format, reserved_);
+    int64_t sum = bytes(spec_, format, reserved_) + kept.bytes();
     if (rollback.rows)
         sum += layers_of(spec_, LayerKind::deltanet) * record_floats(spec_, rollback.rows) * int64_t(sizeof(float)) +
                rollback.hidden.bytes();

@@ -66,11 +66,18 @@ class State {
     // whose logits nobody asks for.
     Buffer<float> hidden;
     Rollback rollback;
+    // Layers whose output passes keep of the rows that they commit, ascending, and that of the last pass, [n, layers,
+    // H]: what a drafter reads.
+    std::vector<int> kept_layers;
+    Buffer<float> kept;
 
     int64_t settled() const { return position - int64_t(open.size()); } // committed tokens whose keys are kept
 
     // Room for `rows` rows of keys and values, committed or not. Throws MemoryError.
     void reserve(int64_t rows);
+
+    // Room for what a pass keeps of `rows` rows. Throws MemoryError.
+    void reserve_kept(int rows);
 
     void reset(); // position 0
     State snapshot() const;

@@ -64,8 +64,13 @@ class Loader {
 
     Weights load() {
         const int64_t vocab = s_.vocab_size, hidden = s_.hidden_size;
-        out_.embed = matrix("embed", vocab, hidden);
-        out_.head = s_.tie_embeddings ? out_.embed : matrix("head", vocab, hidden);
+        if (s_.drafter()) {
+            out_.context.in = matrix("context.in", hidden, hidden * int64_t(s_.drafts_for_layers.size()));
+            out_.context.norm = values("context.norm", {hidden});
+        } else {
+            out_.embed = matrix("embed", vocab, hidden);
+            out_.head = s_.tie_embeddings ? out_.embed : matrix("head", vocab, hidden);
+        }
         out_.final_norm = values("final_norm", {hidden});
         if (s_.self_conditioning_intermediate) {
             out_.self_conditioning.norm = values("self_conditioning.norm", {hidden});
@@ -305,6 +310,14 @@ class Loader {
 } // namespace
 
 int64_t matrix_bytes(const Matrix &w) { return stored_bytes(w.scheme, w.n, w.k, w.group); }
+
+Matrix rows_from(const Matrix &w, int first) {
+    Matrix front = w, rest = w;
+    front.n = first;
+    rest.n -= first;
+    rest.data = static_cast<const uint8_t *>(w.data) + matrix_bytes(front);
+    return rest;
+}
 
 void Weights::will_need(const Matrix &w) const {
     const auto *data = static_cast<const uint8_t *>(w.data);

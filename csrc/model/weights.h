@@ -91,10 +91,17 @@ struct SelfConditioning {
     DenseWeights forward; // [2 Is, H], [H, Is]
 };
 
+// Of a drafter: what its target's layers put out becomes its context.
+struct ContextWeights {
+    Matrix in;         // [H, n H]
+    const float *norm; // [H]
+};
+
 struct Weights {
     std::vector<FileMap> files;
     std::set<std::array<int8_t, 16>> codebooks; // what Matrix.codebook points to; a set's nodes never move
-    Matrix embed, head;                         // [V, H]; the same matrix when tied
+    Matrix embed{}, head{};                     // [V, H]; the same matrix when tied; a drafter has neither
+    ContextWeights context{};                   // filled where it is a drafter
     const float *final_norm;
     SelfConditioning self_conditioning{};
     std::vector<LayerWeights> layers;
@@ -107,6 +114,9 @@ struct Weights {
 
 // Stored size of a matrix: what a product with it reads.
 int64_t matrix_bytes(const Matrix &);
+
+// Its rows from `first` on, a multiple of kTileRows.
+Matrix rows_from(const Matrix &, int first);
 
 // The scheme of that name in a packed folder.
 std::optional<Scheme> scheme_named(const std::string &name);

@@ -131,6 +131,7 @@ void read_choices(Fields &f, Spec &s) {
     f.optional("block_origin", s.block_origin);
     f.optional("logit_shift", s.logit_shift);
     f.optional("block_seed", s.block_seed);
+    f.optional("drafts_for_layers", s.drafts_for_layers);
 }
 
 Strategy strategy_from(const Fields &f, const std::string &name) {

@@ -37,13 +37,16 @@ inline void check_owner(const Engine &engine, const Sequence &sequence) {
         throw ArgumentError("the state belongs to another model");
 }
 
-// The right to use the engine, and no interpreter lock while it lasts.
+// The right to use an engine, or also its drafter's, and no interpreter lock while it lasts.
 class Lease {
   public:
-    explicit Lease(Engine &engine) : engine_(check(engine)), lock_(engine.mutex) {
-        engine_.user = std::this_thread::get_id();
+    explicit Lease(Engine &engine, Engine *drafter = nullptr)
+        : engine_(check(engine)), drafter_(drafter ? &check(*drafter) : nullptr), lock_(engine.mutex) {
+        if (drafter_)
+            drafter_lock_ = std::unique_lock<std::mutex>(drafter_->mutex); // drafters have none: no circle
+        use(std::this_thread::get_id());
     }
-    ~Lease() { engine_.user = std::thread::id(); }
+    ~Lease() { use(std::thread::id()); }
     Lease(const Lease &) = delete;
     Lease &operator=(const Lease &) = delete;
 
@@ -54,11 +57,25 @@ class Lease {
         return engine;
     }
 
+    void use(std::thread::id thread) {
+        engine_.user = thread;
+        if (drafter_)
+            drafter_->user = thread;
+    }
+
     Engine &engine_;
+    Engine *const drafter_;
     py::gil_scoped_release released_; // before the lock: its holder may be waiting for the interpreter
-    std::unique_lock<std::mutex> lock_;
+    std::unique_lock<std::mutex> lock_, drafter_lock_;
 };
 
+// Between passes: throws what a signal, as Ctrl-C, has raised.
+void check_signals();
+// Throws ArgumentError naming the token that is no id.
+std::vector<int> ids_from(const py::object &);
+
+// generate() and what belongs to drafters: register_generate.cc.
+void register_generate(py::class_<Engine, std::shared_ptr<Engine>> &);
 // The observer of a model's layers: register_observer.cc.
 void register_observer(py::class_<Engine, std::shared_ptr<Engine>> &);
 

@@ -15,9 +15,6 @@
 namespace py = pybind11;
 
 namespace clover {
-namespace {
-
-using Floats = py::array_t<float>;
 
 void check_signals() {
     const py::gil_scoped_acquire held;
@@ -43,6 +40,10 @@ std::vector<int> ids_from(const py::object &value) {
     }
     return ids;
 }
+
+namespace {
+
+using Floats = py::array_t<float>;
 
 KvFormat kv_from(const std::string &name) {
     const char *const names[] = {"f32", "f16", "int8"};
@@ -200,26 +201,6 @@ double time_pass(Engine &engine, Sequence &sequence, const py::object &commit, c
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py::dict &options,
-             const py::object &callback) {
-    check_owner(engine, sequence);
-    const std::vector<int> prompt = ids_from(ids);
-    const DecodeOptions plain = options_from(options);
-    Listener listener;
-    if (!callback.is_none())
-        listener = [&callback](const Event &event) {
-            const py::gil_scoped_acquire held;
-            const py::object answer = callback(to_python(event));
-            return answer.is_none() || answer.cast<bool>();
-        };
-    DecodeResult result;
-    {
-        const Lease lease(engine);
-        result = generate(engine.model, sequence.state, prompt, plain, listener, check_signals);
-    }
-    return to_python(result);
-}
-
 py::dict counters(Engine &engine) {
     Counters now;
     {
@@ -266,16 +247,6 @@ constexpr const char *kTimePassDoc = "Seconds of a pass that commits ids [0 or m
                                      "behind them and reduces `head` of its\n"
                                      "rows over the vocabulary, as a step of generate() does.";
 
-constexpr const char *kGenerateDoc =
-    "Commits ids and generates. options: mode (diffusion, ar or speculative; left out: the model's own), "
-    "max_new_tokens, "
-    "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
-    "confidence, confidence_temperature, stop_penalty, t_min, t_max, "
-    "strategy, factor, credit, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
-    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
-    "gets\n"
-    "prefill, step and block events; False cancels. Returns ids, finish_reason, stop_id and counters.";
-
 } // namespace
 
 void register_model(py::module_ &m) {
@@ -284,6 +255,7 @@ void register_model(py::module_ &m) {
         .def(py::init<>());
     py::class_<Engine, std::shared_ptr<Engine>> model(m, "Model", kModelDoc);
     register_observer(model);
+    register_generate(model);
     model
         .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
              py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential",
@@ -310,9 +282,7 @@ void register_model(py::module_ &m) {
         .def("soft_embeddings", &soft_embeddings, py::arg("state"), py::arg("ids"), py::kw_only(),
              py::arg("temperature") = 1.0, py::arg("soft") = py::none(), kSoftDoc)
         .def("time_pass", &time_pass, py::arg("state"), py::arg("commit"), py::arg("block"), py::kw_only(),
-             py::arg("head") = 0, py::arg("coreset") = py::none(), kTimePassDoc)
-        .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
-             py::arg("callback") = py::none(), kGenerateDoc);
+             py::arg("head") = 0, py::arg("coreset") = py::none(), kTimePassDoc);
 }
 
 } // namespace clover

@@ -66,7 +66,7 @@ py::dict arrays(const Sequence &sequence) {
     float *data = logits.mutable_data();
     py::dict out;
     const Lease lease(*sequence.engine); // held while copying: another thread may want to move the state on
-    const bool known = sequence.state.position > 0 && !model.spec.full_mask();
+    const bool known = sequence.state.position > 0 && !model.spec.full_mask() && !model.spec.drafter();
     if (known)
         model.last_logits(sequence.state, data);
     const py::gil_scoped_acquire held;
@@ -98,7 +98,7 @@ void register_state(py::module_ &m) {
         .def("arrays", &arrays,
              "Copies as float32: per layer S [Hv, dk, dv] and ring [taps-1, C], or k and v [position, nkv, hd] (of a\n"
              "block mask: of finished blocks, of a full mask: none); logits [vocab_size] of the last committed row,\n"
-             "absent at position 0 and under a full mask.");
+             "absent at position 0, under a full mask and in drafters.");
 }
 
 } // namespace clover

@@ -55,6 +55,8 @@ py::dict to_python(const DecodeResult &r) {
     counters["denoise_steps"] = c.denoise_steps;
     counters["commits"] = c.commits;
     counters["forward_passes"] = c.denoise_steps + c.commits;
+    counters["drafter_passes"] = c.drafter_passes;
+    counters["drafter_bytes_read"] = c.drafter_work.bytes_read;
     counters["prefill_passes"] = c.prefill_passes;
     counters["rows"] = c.work.rows;
     counters["experts_touched"] = c.work.experts_touched;

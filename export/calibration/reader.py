@@ -43,6 +43,11 @@ def calibration_passages(
             f"{checkpoint.config_path}: method {method} is not supported of models whose blocks "
             f"start as random ids ({', '.join(DATA_FREE)} are)"
         )
+    if spec.get("drafts_for_layers"):
+        raise UnsupportedModelError(
+            f"{checkpoint.config_path}: method {method} is not supported of drafters, which read "
+            f"another model's layers ({', '.join(DATA_FREE)} are)"
+        )
     codec, template = _tokenizer(checkpoint)
     texts = read_texts(
         None if calib is None else Path(calib), lambda messages: _render(messages, template)

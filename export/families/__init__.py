@@ -9,6 +9,7 @@ from ..checkpoint import Checkpoint
 from . import (
     a2d,
     clover,
+    dflash,
     diffcoder,
     diffusion_gemma,
     dream,
@@ -87,6 +88,8 @@ _ARCHITECTURES: dict[str, Reader] = {
     "SDARMoeForCausalLM": sdar.read_moe,
     "StableDiffcoderForCausalLM": diffcoder.read,
 }
+# Models that draft for another one, under that one's model type.
+_DRAFTERS: dict[str, Reader] = {"DFlashDraftModel": dflash.read}
 
 
 def read_model(checkpoint: Checkpoint) -> Model:
@@ -96,13 +99,14 @@ def read_model(checkpoint: Checkpoint) -> Model:
     configuration and tensors do not make a whole model.
     """
     kind, names = checkpoint.config.get("model_type"), checkpoint.config.get("architectures")
+    known = {**_ARCHITECTURES, **_DRAFTERS}
     for name in names if isinstance(names, list) else []:
-        if isinstance(name, str) and name in _ARCHITECTURES:
-            return _ARCHITECTURES[name](checkpoint)
+        if isinstance(name, str) and name in known:
+            return known[name](checkpoint)
     if isinstance(kind, str) and kind in _MODEL_TYPES:
         return _MODEL_TYPES[kind](checkpoint)
     raise UnsupportedModelError(
         f"{checkpoint.config_path}: model_type {kind!r}, architectures {names!r}: "
         f"unknown family; known model types: {', '.join(_MODEL_TYPES)}; "
-        f"known architectures: {', '.join(_ARCHITECTURES)}"
+        f"known architectures: {', '.join(known)}"
     )

@@ -26,7 +26,7 @@ from .blocks import (
 )
 from .table import HEAD_NAME, TensorTable, find_prefix
 
-_DERIVED = (".rotary_emb.inv_freq",)  # old checkpoints carry what follows from the configuration
+DERIVED = (".rotary_emb.inv_freq",)  # old checkpoints carry what follows from the configuration
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ def read_trunk(checkpoint: Checkpoint, trunk: Trunk, blocks: BlockFamily | None 
     With ``blocks`` the trunk denoises blocks, otherwise it is autoregressive.
     """
     config = Fields(checkpoint.config_path, checkpoint.config)
-    _refuse_unserved(config, trunk)
-    spec = _spec(config, trunk)
+    spec = trunk_spec(config, trunk)
     warnings: list[str] = []
     spec["valid_vocab"] = valid_vocab(checkpoint, spec["vocab_size"], warnings)
     if blocks:
@@ -74,7 +73,12 @@ def _refuse_unserved(config: Fields, trunk: Trunk) -> None:
     config.only("use_sliding_window", False)
 
 
-def _spec(config: Fields, trunk: Trunk) -> dict[str, Any]:
+def trunk_spec(config: Fields, trunk: Trunk) -> dict[str, Any]:
+    """The spec of an autoregressive trunk, but for ``valid_vocab``.
+
+    Raises UnsupportedModelError for what would be computed wrongly, CheckpointError naming the key.
+    """
+    _refuse_unserved(config, trunk)
     heads, hidden = config.integer("num_attention_heads"), config.integer("hidden_size")
     head_dim = config.integer("head_dim", trunk.head_dim or hidden // heads or None)
     bias = config.flag("attention_bias", False)
@@ -123,8 +127,17 @@ def _layers(config: Fields) -> int:
 def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], trunk: Trunk) -> TensorTable:
     prefix = find_prefix(checkpoint, (trunk.prefix,))
     table = TensorTable(checkpoint, spec, prefix, head_name=trunk.head)
-    hidden = spec["hidden_size"]
     table.embedding()
+    map_layers(table)
+    table.head()
+    table.check_missing()
+    table.check_surplus(trunk.family, suffixes=DERIVED)
+    return table
+
+
+def map_layers(table: TensorTable) -> None:
+    """Norms, attention and feed-forward of every layer of the table's spec."""
+    spec, hidden = table.spec, table.spec["hidden_size"]
     for i, kind in enumerate(spec["ffn_types"]):
         ours, theirs = f"layers.{i}.", f"{table.prefix}layers.{i}."
         table.vector(ours + "norm1", theirs + "input_layernorm.weight", hidden)
@@ -137,7 +150,3 @@ def _map_tensors(checkpoint: Checkpoint, spec: dict[str, Any], trunk: Trunk) -> 
             table.vector(ours + "router", theirs + "gate.weight", spec["num_experts"], hidden)
             map_experts(table, ours, theirs + "experts.")
         table.check_missing()
-    table.head()
-    table.check_missing()
-    table.check_surplus(trunk.family, suffixes=_DERIVED)
-    return table

@@ -88,19 +88,23 @@ def run(
     absolute: bool,
     canvas: bool,
     emit: Emit | None,
+    drafter: CoreModel | None = None,
 ) -> GenerationResult:
     """One generation in this thread. `emit` sees every event but the last, DoneEvent.
 
     `absolute`: blocks count from the start of the prompt, whose tail is in the first one.
     `canvas`: the last block ends where the answer may end.
+    `drafter`: drafts in mode "speculative".
     """
     tail = len(prompt) % config.block_length if absolute else 0
     room = max_new_tokens if canvas else None
     assembler = _Assembler(codec, config, mask, config.block_length - tail, room, emit)
     started = time.perf_counter()
     state = core.new_state(capacity)
+    drafts = config.mode == "speculative"
+    context = drafter.new_state(capacity) if drafter is not None and drafts else None
     assembler.start(0)
-    raw = core.generate(state, prompt, config.core_options(max_new_tokens), assembler)
+    raw = core.generate(state, prompt, config.core_options(max_new_tokens), assembler, context)
     seconds = time.perf_counter() - started
     detokenizer = assembler.detokenizer
     rest = detokenizer.finish()
@@ -170,6 +174,8 @@ def _counters(
         tokens_per_forward=tokens / forwards if forwards else 0.0,
         experts_touched=counters["experts_touched"],
         bytes_read=counters["bytes_read"],
+        drafter_passes=counters["drafter_passes"],
+        drafter_bytes_read=counters["drafter_bytes_read"],
         time_to_first_block=counters["first_block_seconds"] or seconds,
         prefill_tps=_rate(
             prompt_tokens if counters["prefill_passes"] else 0, counters["prefill_seconds"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
+from .domains import INTEGERS, NUMBERS, integer_of, number_of, stop_strings, up_to
 from .errors import ArgumentError, ModelFormatError
 
 DEFAULT_MAX_NEW_TOKENS = 256
@@ -109,16 +109,24 @@ class GenerationConfig:
     skip_rows: bool = False  # decided positions are left out of previews: faster, approximate
     refresh: int = 0  # with skip_rows: every so many previews of a block leave none out; 0: never
     # "ar": one token a forward, the only mode of autoregressive models; "speculative": the same
-    # text, drafted by previews and verified by blocks.
+    # text, drafted by previews or by a drafter, and verified by blocks.
     mode: str = "diffusion"
     stop_token_ids: tuple[int, ...] = ()
 
     @classmethod
     def resolve(
-        cls, path: str, spec: Mapping[str, Any], defaults: Mapping[str, Any], **options: Any
+        cls,
+        path: str,
+        spec: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        *,
+        drafts: int = 0,
+        **options: Any,
     ) -> GenerationConfig:
-        """Raises ArgumentError naming the option and value, or ModelFormatError where the
-        model folder's own default is out of its domain."""
+        """`drafts`: tokens that a drafter beside an autoregressive model drafts at most; 0: none.
+
+        Raises ArgumentError naming the option and value, or ModelFormatError where the model
+        folder's own default is out of its domain."""
         known = {field.name for field in fields(cls)} - {"stop_token_ids"}
         unknown = sorted(set(options) - known)
         if unknown:
@@ -126,12 +134,12 @@ class GenerationConfig:
                 f"{unknown[0]}: is no generation option (there are: {', '.join(sorted(known))})"
             )
         try:
-            values = {**_of_model(spec), **_checked(_present(defaults, known), spec)}
+            values = {**_of_model(spec, drafts), **_checked(_present(defaults, known), spec)}
             eos = defaults.get("eos_token_id", [])
             values["stop_token_ids"] = _token_ids([eos] if isinstance(eos, int) else eos, spec)
         except ArgumentError as error:
             raise ModelFormatError(path, "generation", str(error)) from None
-        asked = _checked(_present(options, known), spec)
+        asked = _checked(_present(options, known), spec, drafts)
         if starts_random(spec) and "temperature" in asked:
             asked = dict.fromkeys(("t_min", "t_max"), asked["temperature"]) | asked
         return cls(**{**values, **asked})
@@ -228,7 +236,7 @@ def starts_random(spec: Mapping[str, Any]) -> bool:
 
 
 def is_autoregressive(spec: Mapping[str, Any]) -> bool:
-    """Whether the model has no denoising passes: mode "ar" is then the only one."""
+    """Whether the model has no denoising passes: without a drafter, mode "ar" is the only one."""
     return not spec.get("preview", True)
 
 
@@ -237,8 +245,10 @@ def has_full_attention(spec: Mapping[str, Any]) -> bool:
     return bool(spec.get("mask") == "full")
 
 
-def _of_model(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _of_model(spec: Mapping[str, Any], drafts: int) -> dict[str, Any]:
     """What the model itself decides, before anybody's wishes."""
+    if drafts:
+        return {"mode": "speculative", "block_length": drafts}
     if is_autoregressive(spec):
         return {"mode": "ar", "block_length": 1}
     return {"block_length": _check("block_length", spec["block_size"], spec)}
@@ -248,58 +258,20 @@ def _present(options: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     return {name: options[name] for name in known if options.get(name) is not None}
 
 
-def _checked(options: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _check(name, value, spec) for name, value in options.items()}
+def _checked(
+    options: Mapping[str, Any], spec: Mapping[str, Any], drafts: int = 0
+) -> dict[str, Any]:
+    return {name: _check(name, value, spec, drafts) for name, value in options.items()}
 
 
-def _integer(value: Any) -> int | None:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        return None
-    return int(value.__index__())
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-        return None
-    number = float(value)
-    return number if math.isfinite(number) else None
-
-
-def _up_to(most: float) -> tuple[Callable[[float], bool], str]:
-    return lambda value: 0 <= value <= most, f"a number from 0 to {most:g}"
-
-
-_INTEGERS = {
-    "max_new_tokens": (1, 2**31 - 1),
-    "steps": (0, 2**31 - 1),
-    "top_k": (0, 2**31 - 1),
-    "seed": (0, 2**63 - 1),
-    "max_post_steps": (0, 2**31 - 1),
-    "stability_threshold": (0, 10**9),
-    "refresh": (0, 2**31 - 1),
-}
-_WORDS = {"mode": MODES, "strategy": STRATEGIES}
+_WORDS = {"mode": MODES, "strategy": STRATEGIES, **FULL_NAMES}
 _FLAGS = ("fixed_schedule", "skip_rows")
-_NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
-    "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
-    "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
-    "factor": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
-    "credit": (lambda v: 0 <= v <= 100, "a number from 0 to 100"),
-    "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
-    "temperature": (lambda v: v >= 0, "a number from 0 up"),
-    "t_min": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
-    "t_max": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
-    "confidence_threshold": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
-    "top_p": (lambda v: 0 < v <= 1, "a probability above 0 and up to 1"),
-    "presence_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
-    "frequency_penalty": (lambda v: -100 <= v <= 100, "a number from -100 to 100"),
-    "repetition_penalty": (lambda v: 0 < v <= 100, "a number above 0 and up to 100"),
-    **{name: _up_to(most) for name, most in FULL_NUMBERS.items()},
-}
+_NUMBERS = {**NUMBERS, **{name: up_to(most) for name, most in FULL_NUMBERS.items()}}
 
 
-def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
-    if is_autoregressive(spec) and (
+def _check(name: str, value: Any, spec: Mapping[str, Any], drafts: int = 0) -> Any:
+    drafted = drafts and (name == "block_length" or (name, value) == ("mode", "speculative"))
+    if (is_autoregressive(spec) and not drafted) and (
         name in DENOISING or (name == "mode" and value in DENOISING_MODES)
     ):
         raise ArgumentError(
@@ -314,20 +286,16 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         start = "random ids" if starts_random(spec) else "masks"
         raise ArgumentError(f"{name}: {value!r}: the model's blocks start as {start}")
     if name == "stop":
-        return _stop_strings(value)
+        return stop_strings(value)
     if name in _WORDS:
         if value not in _WORDS[name]:
             raise ArgumentError(
                 f"{name}: {value!r} is none of {', '.join(map(repr, _WORDS[name]))}"
             )
         return value
-    if name in FULL_NAMES:
-        if value not in FULL_NAMES[name]:
-            raise ArgumentError(f"{name}: {value!r} is none of {', '.join(FULL_NAMES[name])}")
-        return value
     if name in _NUMBERS:
         accepts, wanted = _NUMBERS[name]
-        number = _number(value)
+        number = number_of(value)
         if number is None or not accepts(number):
             raise ArgumentError(f"{name}: {value!r} is not {wanted}")
         return number
@@ -335,7 +303,9 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
         if type(value) is not bool:
             raise ArgumentError(f"{name}: {value!r} is neither True nor False")
         return value
-    if name == "block_length":
+    if drafted:
+        low, high = 1, drafts
+    elif name == "block_length":
         blocks = spec.get("mask", "causal") == "block"  # which fixes their width
         low, high = spec["block_size"] if blocks else 1, spec["block_size"]
         if full:  # a canvas is cut into blocks at will
@@ -345,28 +315,18 @@ def _check(name: str, value: Any, spec: Mapping[str, Any]) -> Any:
     elif name == "coreset_size":
         low, high = 0, spec.get("num_experts", 0)
     else:
-        low, high = _INTEGERS[name]
-    integer = _integer(value)
+        low, high = INTEGERS[name]
+    integer = integer_of(value)
     if integer is None or not low <= integer <= high:
         raise ArgumentError(f"{name}: {value!r} is not an integer from {low} to {high}")
     return integer
-
-
-def _stop_strings(value: Any) -> tuple[str, ...]:
-    strings = (value,) if isinstance(value, str) else value
-    if not isinstance(strings, Sequence) or isinstance(strings, (bytes, bytearray)):
-        raise ArgumentError(f"stop: {value!r} is neither a string nor a list of strings")
-    for string in strings:
-        if not isinstance(string, str) or not string:
-            raise ArgumentError(f"stop: {string!r} is not a non-empty string")
-    return tuple(strings)
 
 
 def _token_ids(ids: Any, spec: Mapping[str, Any]) -> tuple[int, ...]:
     if not isinstance(ids, Sequence) or isinstance(ids, (str, bytes)):
         raise ArgumentError(f"eos_token_id: {ids!r} is not a list of ids")
     for token_id in ids:
-        integer = _integer(token_id)
+        integer = integer_of(token_id)
         if integer is None or not 0 <= integer < spec["vocab_size"]:
             raise ArgumentError(
                 f"eos_token_id: {token_id!r} is outside the vocabulary of {spec['vocab_size']}"

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
 from .chat_template import ChatTemplate, check_messages, read_template
+from .drafter import Drafter, open_drafter, refuse_drafter
 from .driver import Emit, run, run_in_thread
 from .errors import ArgumentError, ContextLengthError
 from .generation import (
@@ -45,12 +46,14 @@ class Model:
         core: CoreModel,
         codec: TextCodec,
         template: ChatTemplate | None,
+        drafter: Drafter | None = None,
     ) -> None:
         """Use `load`; this takes parts that are checked already."""
         self._folder = folder
         self._core: CoreModel | None = core
         self._codec = codec
         self._template = template
+        self._drafter = drafter
         self._busy = threading.Lock()
         self._owner: int | None = None  # the thread that holds _busy
 
@@ -98,7 +101,8 @@ class Model:
         rest. `quality` ("exact", "balanced" or "fast") chooses mode, width and approximations for
         this machine, as `clover-edge tune` does, which takes a while the first time. `mode` is
         "diffusion" unless something else is asked for; a model that cannot denoise blocks decodes
-        in mode "ar" and refuses the options of the others. Raises ArgumentError naming the option
+        in mode "ar", with a drafter in mode "speculative" (the same text), and refuses the options
+        of the others. Raises ArgumentError naming the option
         or prompt position that is not valid, and ContextLengthError when prompt and answer do not
         fit the context.
         """
@@ -181,11 +185,13 @@ class Model:
         from .summary import summarize
 
         core = self.core
-        return {**summarize(self._folder), "isa": core.isa, "threads": core.threads}
+        runs = {"isa": core.isa, "threads": core.threads}
+        drafter = None if self._drafter is None else str(self._drafter.path)
+        return {**summarize(self._folder), **runs, "drafter": drafter}
 
     def close(self) -> None:
         """Drops the weights once a running generation has ended. Idempotent."""
-        self._core = None
+        self._core = self._drafter = None
 
     def __enter__(self) -> Self:
         return self
@@ -206,10 +212,14 @@ class Model:
         self, prompt: Prompt, options: Mapping[str, Any]
     ) -> Callable[[Emit | None], GenerationResult]:
         """Checks everything that can be checked before work starts."""
-        core = self.core
+        core, drafter = self.core, self._drafter
         options = self._planned(options)
         config = GenerationConfig.resolve(
-            str(self.path / "config.json"), self.spec, self._folder.generation, **options
+            str(self.path / "config.json"),
+            self.spec,
+            self._folder.generation,
+            drafts=0 if drafter is None else drafter.block_size,
+            **options,
         )
         ids = self._prompt_ids(prompt)
         asked = options.get("max_new_tokens") is not None
@@ -227,6 +237,7 @@ class Model:
                 absolute=self.spec.get("block_origin") == "absolute",
                 canvas=has_full_attention(self.spec),
                 emit=emit,
+                drafter=None if drafter is None else drafter.core,
             )
 
         return start
@@ -237,6 +248,8 @@ class Model:
         quality = given.pop("quality", None)
         if quality is None:
             return given
+        if self._drafter is not None:
+            raise ArgumentError(f"quality: {quality!r}: plans know no drafter")
         from .tuning import plan_for
 
         return {**plan_for(self, quality).options, **given}
@@ -272,9 +285,12 @@ class Model:
 
     def _room(self, prompt_tokens: int, config: GenerationConfig, asked: bool) -> tuple[int, int]:
         """New tokens to generate (at most a default of them, where the caller did not ask), and
-        the positions that prompt and whole blocks take (of a canvas the last may be cut)."""
+        the positions that prompt and whole blocks take. Drafts end where the text does, and of a
+        canvas the last block may be cut."""
         limit = self.spec["max_positions"]
-        cut = config.mode == "ar" or has_full_attention(self.spec)
+        if self._drafter is not None and config.mode == "speculative":
+            limit = min(limit, self._drafter.max_positions)
+        cut = config.mode != "diffusion" or has_full_attention(self.spec)
         width = 1 if cut else config.block_length
         new_tokens = config.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
         if not asked:
@@ -295,6 +311,7 @@ def load(
     isa: str | None = None,
     mmap: bool = True,
     kv: Literal["f32", "f16", "int8"] = "f32",
+    drafter: str | Path | None = None,
 ) -> Model:
     """Opens a packed folder, as clover-export writes it. Local folders only.
 
@@ -303,22 +320,29 @@ def load(
     mapped from their files, which starts at once and lets them exceed memory; False copies them
     into huge pages, which takes seconds and can decode a few percent faster. `kv`: how
     keys and values of committed tokens are kept: int8 takes a quarter of the memory (a scale for
-    each token and head). Raises ModelFormatError naming file, field and reason,
-    UnsupportedModelError, UnsupportedDeviceError,
-    OutOfMemoryError.
+    each token and head). `drafter`: the packed folder of a drafter for this autoregressive model,
+    which then decodes in mode "speculative": the same text in fewer passes, where drafts are right.
+    Raises ModelFormatError naming file, field and reason, ArgumentError naming what does not fit,
+    UnsupportedModelError, UnsupportedDeviceError, OutOfMemoryError.
     """
     if threads is not None and (type(threads) is not int or not 1 <= threads <= 1024):
         raise ArgumentError(f"threads: {threads!r} is not an integer from 1 to 1024")
     if kv not in ("f32", "f16", "int8"):
         raise ArgumentError(f"kv: {kv!r} is none of f32, f16, int8")
     folder = read_folder(path)
+    refuse_drafter(folder)
     codec = TextCodec(folder.path / "tokenizer.json")
     template = read_template(folder.path, codec.special_tokens(folder.path))
     core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
+    drafts = (
+        None
+        if drafter is None
+        else open_drafter(drafter, folder, core, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
+    )
     if core.read_ahead:
         warnings.warn(
             f"{folder.path}: {core.weight_bytes / 1e9:.1f} GB of weights are more than the free "
             "memory; experts will be read from disk as they are chosen",
             stacklevel=2,
         )
-    return Model(folder, core, codec, template)
+    return Model(folder, core, codec, template, drafts)

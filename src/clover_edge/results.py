@@ -19,6 +19,8 @@ class Counters:
     tokens_per_forward: float  # tokens / forward_passes
     experts_touched: int  # expert weights read, counted once a layer and forward
     bytes_read: int  # weight bytes that the forwards went through
+    drafter_passes: int  # blocks that a drafter drafted: its passes are no forwards
+    drafter_bytes_read: int  # its weight bytes
     time_to_first_block: float  # seconds from the call to the first finished block
     prefill_tps: float  # prompt tokens a second; 0 where a prompt takes no pass of its own
     decode_tps: float  # generated tokens a second, prefill left out

@@ -16,6 +16,7 @@ _CLASSES = (
     ("embedding", ("embed",)),
     ("head", ("head",)),
     ("router", ("router", "shared_gate")),
+    ("drafter's context", ("context.in",)),
 )
 
 

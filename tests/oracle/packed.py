@@ -89,9 +89,12 @@ def _stored(folder: Path) -> dict[str, Bytes]:
 
 
 def _checkpoint_names(plain: dict[str, Array], spec: dict[str, Any]) -> dict[str, Array]:
-    out = {"embed_tokens.weight": plain["embed"], "norm.weight": plain["final_norm"]}
-    if not spec["tie_embeddings"]:
-        out["lm_head.weight"] = plain["head"]
+    out = {"norm.weight": plain["final_norm"]}
+    if "drafts_for_layers" in spec:
+        out |= {"fc.weight": plain["context.in"], "hidden_norm.weight": plain["context.norm"]}
+    else:
+        out["embed_tokens.weight"] = plain["embed"]
+        out |= {} if spec["tie_embeddings"] else {"lm_head.weight": plain["head"]}
     for i, kind in enumerate(spec["layer_types"]):
         layer = f"layers.{i}."
         parts = {

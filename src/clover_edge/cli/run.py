@@ -31,6 +31,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--show", action="store_true", help="on a terminal: show blocks denoise")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="no counters on stderr")
+    parser.add_argument(
+        "--drafter", metavar="FOLDER", help="a packed drafter for MODEL: the same text, sooner"
+    )
     add_generation_options(parser)
     add_runtime_options(parser)
     parser.set_defaults(handler=_handle)
@@ -43,7 +46,11 @@ def _handle(arguments: argparse.Namespace) -> int:
     if arguments.raw and arguments.system is not None:
         raise ArgumentError("--system: needs a chat template, and --raw uses none")
     with load(
-        arguments.model, threads=arguments.threads, isa=arguments.isa, kv=arguments.kv
+        arguments.model,
+        threads=arguments.threads,
+        isa=arguments.isa,
+        kv=arguments.kv,
+        drafter=arguments.drafter,
     ) as model:
         prompt: Any = text
         if not arguments.raw and (arguments.chat or arguments.system or model.has_chat_template):
