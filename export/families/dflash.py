@@ -45,9 +45,7 @@ def _drafting(config: Fields) -> dict[str, Any]:
     return {
         "preview": True,
         "mask": "causal",
-        "mask_token_id": ours.integer(
-            "mask_token_id", low=0, high=config.integer("vocab_size") - 1
-        ),
+        "mask_token_id": ours.integer("mask_token_id", low=0, high=last),
         "block_size": width.integer("block_size", low=2, high=_MAX_BLOCK),
         "drafts_for_layers": _layers(ours),
         "tie_embeddings": False,
