@@ -30,6 +30,15 @@ from .errors import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .chat import (
+        ChatDoneEvent,
+        ChatEvent,
+        ChatResult,
+        RefusedCall,
+        ThinkingEvent,
+        ToolCall,
+        ToolCallEvent,
+    )
     from .evaluation import Evaluation, evaluate
     from .generation import GenerationConfig, GenerationOptions
     from .model import Model, Prompt, load
@@ -37,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "ChatDoneEvent",
+    "ChatEvent",
+    "ChatResult",
     "CheckpointError",
     "CloverError",
     "ContextLengthError",
@@ -50,7 +62,11 @@ __all__ = [
     "Model",
     "ModelFormatError",
     "OutOfMemoryError",
+    "RefusedCall",
     "TextEvent",
+    "ThinkingEvent",
+    "ToolCall",
+    "ToolCallEvent",
     "UnsupportedDeviceError",
     "UnsupportedModelError",
     "__version__",
@@ -63,12 +79,19 @@ __all__ = [
 _LAZY = {
     "Model": "model",
     "load": "model",
+    "ChatDoneEvent": "chat",
+    "ChatEvent": "chat",
+    "ChatResult": "chat",
     "Counters": "results",
     "DoneEvent": "results",
     "DraftEvent": "results",
     "GenerationConfig": "generation",
     "GenerationResult": "results",
+    "RefusedCall": "chat",
     "TextEvent": "results",
+    "ThinkingEvent": "chat",
+    "ToolCall": "chat",
+    "ToolCallEvent": "chat",
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
 }
