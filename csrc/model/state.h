@@ -44,8 +44,8 @@ struct Mark {
 
 // Which marks a state leaves by itself, and what they may take.
 struct Marking {
-    int64_t every = 0; // tokens between them; 0: none is left
-    int64_t bytes = 0; // of all marks, the newest aside: the others make room
+    int64_t every = 0;         // tokens between them; 0: none is left
+    int64_t bytes = INT64_MAX; // of all marks, the newest aside: the others make room
 };
 
 struct Rollback {

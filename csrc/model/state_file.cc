@@ -237,7 +237,7 @@ void read_rows(Reader &r, State &state, int64_t rows) {
 
 } // namespace
 
-void save_state(const Model &model, const State &state, const Sink &sink) {
+void save_state(const State &state, const Sink &sink) {
     state.require_whole();
     const Sink none;
     Writer count(none), writer(sink);

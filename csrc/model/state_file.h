@@ -10,9 +10,9 @@ namespace clover {
 
 using Sink = std::function<void(const void *data, size_t bytes)>;
 
-// Writes a state of `model` with its marks, piece by piece; what a roll-back would need is left out. Throws Error where
+// Writes a state with its marks, piece by piece; what a roll-back would need is left out. Throws Error where
 // an error has left the state half way, and what the sink throws.
-void save_state(const Model &model, const State &, const Sink &);
+void save_state(const State &, const Sink &);
 
 // The state that save_state() has written, with room for `max_tokens` tokens. Throws FormatError("state", field,
 // reason) where the bytes are not what it writes, are damaged, or are of a model of another shape; ContextLengthError,

@@ -70,7 +70,7 @@ void extend(Sequence &sequence, int64_t max_tokens) {
 
 void save(const Sequence &sequence, const py::object &write) {
     const Lease lease(*sequence.engine);
-    save_state(sequence.engine->model, sequence.state, [&write](const void *data, size_t bytes) {
+    save_state(sequence.state, [&write](const void *data, size_t bytes) {
         check_signals();
         const py::gil_scoped_acquire held;
         write(py::memoryview::from_memory(data, py::ssize_t(bytes)));

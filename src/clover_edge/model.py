@@ -23,13 +23,13 @@ from .generation import (
 )
 from .loader import PackedFolder, open_core, read_folder
 from .results import Event, GenerationResult
+from .sessions.session import MEMORY_LIMIT, SNAPSHOT_EVERY, Session
 from .text import TextCodec
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._core import Model as CoreModel
-    from .sessions import Session
 
 Message = Mapping[str, Any]
 Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
@@ -187,8 +187,8 @@ class Model:
         self,
         *,
         capacity: int | None = None,
-        snapshot_every: int | None = None,
-        memory_limit: int | None = None,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        memory_limit: int = MEMORY_LIMIT,
     ) -> Session:
         """A conversation that keeps what it has computed from turn to turn.
 
@@ -197,11 +197,9 @@ class Model:
         start; 0: none. `memory_limit`: bytes that all of these but the newest may take. Raises
         ArgumentError, OutOfMemoryError.
         """
-        from .sessions import Session
-
-        given = {"snapshot_every": snapshot_every, "memory_limit": memory_limit}
-        given = {name: value for name, value in given.items() if value is not None}
-        return Session(self, capacity=capacity, **given)
+        return Session(
+            self, capacity=capacity, snapshot_every=snapshot_every, memory_limit=memory_limit
+        )
 
     def load_session(self, path: str | Path) -> Session:
         """The session that `Session.save` wrote, for this very model.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from families import BY_TYPE, write
+from tiny_core import same
 from tiny_drafter import make_drafter
 
 import clover_edge
@@ -81,6 +82,21 @@ def test_turns_are_cold_prompts(models: Callable[..., clover_edge.Model], kind: 
             prompt = [*held, *text_of(rng, model, rng.randrange(1, 9))]
             if len(prompt) + 40 > room:
                 break
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "Dream" and "a2d" not in kind])
+def test_states_are_cold_states(models: Callable[..., clover_edge.Model], kind: str) -> None:
+    """Bit for bit, however the text was cut into turns: keys, values, recurrent matrices, logits."""
+    model, rng = models(kind), random.Random(kind)
+    session, prompt = model.session(snapshot_every=1), text_of(rng, model, 30)
+    for length in (5, 1, 12):
+        session.generate(prompt, **SHORT)
+        held = list(session.tokens)
+        prompt = [*held[: len(held) - length // 6], *text_of(rng, model, length)]
+    found = session.state.arrays()
+    cold = model.core.new_state(len(session.tokens))
+    model.core.commit(cold, session.tokens, logits="none")
+    same(found, cold.arrays())
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def _header(where: str, data: mmap.mmap) -> tuple[dict[str, Any], int]:
         raise SavedSessionError(where, "header", "is no object")
     for name, kind in _FIELDS.items():
         value = header.get(name)
-        if type(value) is not kind or (kind is int and value < 0):
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
             raise SavedSessionError(where, name, f"{value!r:.50} is no {kind.__name__}")
     if any(type(token) is not int for token in header["tokens"]):
         raise SavedSessionError(where, "tokens", "are not all ids")

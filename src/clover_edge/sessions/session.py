@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .._core import Model as CoreModel
+    from .._core import State as CoreState
     from ..generation import GenerationOptions
     from ..model import Model, Prompt
 
@@ -60,6 +61,11 @@ class Session:
     def model(self) -> Model:
         """The model that it belongs to."""
         return self._model
+
+    @property
+    def state(self) -> CoreState:
+        """The core's state behind these tokens."""
+        return self._held.state
 
     @property
     def tokens(self) -> tuple[int, ...]:
