@@ -114,7 +114,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     check_range("presence_penalty", s.presence_penalty, -kLarge, kLarge);
     check_range("frequency_penalty", s.frequency_penalty, -kLarge, kLarge);
     check_range("repetition_penalty", s.repetition_penalty, 1e-6, kLarge);
-    m_.check_coreset(o_.coreset);
+    m_.check_coreset(o_.coreset, o_.coreset_share);
     m_.check_ids(prompt, false);
     for (int id : o_.stop_ids)
         check_range("stop id", id, 0, m_.spec.vocab_size - 1);

@@ -152,11 +152,13 @@ void Model::check_ids(const std::vector<int> &ids, bool mask_allowed) const {
     }
 }
 
-void Model::check_coreset(int coreset) const {
+void Model::check_coreset(int coreset, double share) const {
     if (coreset != 0 && (coreset < spec.top_k || coreset > spec.num_experts))
         throw ArgumentError("coreset " + std::to_string(coreset) + " is neither 0 nor in [" +
                             std::to_string(spec.top_k) + ", " + std::to_string(spec.num_experts) + "]");
-    if (coreset && spec.full_mask())
+    if (!(share >= 0 && share <= 1))
+        throw ArgumentError("coreset_share " + std::to_string(share) + " is outside [0, 1]");
+    if ((coreset || share > 0) && spec.full_mask())
         throw UnsupportedModel("a coreset is not supported of mask \"full\"");
 }
 
@@ -235,7 +237,7 @@ void Model::check_preview(const State &state, const std::vector<int> &ids, const
         require_words();
     state.require_whole();
     check_ids(ids, true);
-    check_coreset(options.coreset);
+    check_coreset(options.coreset, options.coreset_share);
     const int64_t most = spec.full_mask() ? spec.max_positions : kMaxBlock;
     if (ids.empty() || int64_t(ids.size()) > most)
         throw ArgumentError("a block of " + std::to_string(ids.size()) + " tokens is outside [1, " +
@@ -318,8 +320,8 @@ int Model::run_preview(State &state, const std::vector<int> &ids, const std::vec
     if (options.block)
         options.block->pass = state.passes;
     // It has left all that a commit would: keys and values, which recurrent layers do not have.
-    if (spec.block_mask() && !spec.has(LayerKind::deltanet) && !options.coreset && !options.rows &&
-        n <= spec.block_size) {
+    if (spec.block_mask() && !spec.has(LayerKind::deltanet) && !options.coreset && options.coreset_share == 0 &&
+        !options.rows && n <= spec.block_size) {
         state.previewed = block;
         std::copy_n(h + int64_t(pass.total - 1) * width, width, state.previewed_hidden.data());
     }

@@ -49,6 +49,7 @@ struct PreviewOptions {
     const std::vector<int> *rows = nullptr;
     const float *soft = nullptr;  // [n, H] of self-conditioning: what the preview before left; null: there was none
     const Model *words = nullptr; // a drafter's target, whose embedding the rows start as; else null
+    double coreset_share = 0;     // of the experts that the rows computed would choose, how many they use; 0: all
 };
 
 // Called between passes; throws to stop.
@@ -106,7 +107,7 @@ class Model {
     void last_logits(const State &, float *logits);
 
     void check_ids(const std::vector<int> &ids, bool mask_allowed) const;
-    void check_coreset(int coreset) const;
+    void check_coreset(int coreset, double share) const;
     // Throws ArgumentError where this one cannot draft for `target`, UnsupportedModel where it drafts for none.
     void check_drafts_for(const Model &target) const;
     void require_words() const;   // throws UnsupportedModel where the model is a drafter

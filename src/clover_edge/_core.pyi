@@ -126,6 +126,7 @@ class Model:
         compute: Sequence[int] | None = None,
         commit: Ids | None = None,
         soft: Floats | None = None,
+        coreset_share: float = 0.0,
     ) -> Floats: ...
     def soft_embeddings(
         self,
@@ -143,6 +144,9 @@ class Model:
         *,
         head: int = 0,
         coreset: int | None = None,
+        kept: Block | None = None,
+        coreset_share: float = 0.0,
+        compute: Sequence[int] | None = None,
     ) -> float: ...
     def observe(
         self,
