@@ -56,6 +56,9 @@ struct DecodeOptions {
     bool fused_commit = true; // a block's commit shares the next block's first pass; the numbers are the same
     // False: a block that ends the text need not be committed. True: its kept tokens are, with the stop token.
     bool commit_last = true;
+    // Position within `prompt`, or its end, at which the state leaves a mark, in a pass of its own; where blocks count
+    // from the ends of commits at the end alone. 0: none.
+    int64_t mark = 0;
 };
 
 struct Event {

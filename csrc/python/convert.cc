@@ -261,6 +261,7 @@ DecodeOptions options_from(const py::dict &dict) {
         f.bad("coreset", std::to_string(o.coreset) + " is negative");
     f.optional("coreset_share", o.coreset_share);
     f.optional("commit_last", o.commit_last);
+    f.optional("mark", o.mark);
     f.optional("skip_rows", o.skip_rows);
     f.optional("refresh", o.refresh);
     f.optional("fused_commit", o.fused_commit);

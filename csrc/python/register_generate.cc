@@ -65,7 +65,8 @@ constexpr const char *kGenerateDoc =
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
     "confidence, confidence_temperature, stop_penalty, skip_rows, refresh, fused_commit, t_min, t_max, "
     "strategy, factor, credit, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
-    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
+    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last, mark. "
+    "callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. draft_state: of a drafter, at the same position as the state; it\n"
     "follows the text, and mode is speculative. Returns ids, finish_reason, stop_id and counters.";

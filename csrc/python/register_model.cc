@@ -262,6 +262,7 @@ void register_model(py::module_ &m) {
     py::class_<Engine, std::shared_ptr<Engine>> model(m, "Model", kModelDoc);
     register_observer(model);
     register_generate(model);
+    register_load_state(model);
     model
         .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
              py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential",
