@@ -259,6 +259,7 @@ DecodeOptions options_from(const py::dict &dict) {
     f.optional("stop_ids", o.stop_ids);
     if (f.optional("coreset", o.coreset) && o.coreset < 0)
         f.bad("coreset", std::to_string(o.coreset) + " is negative");
+    f.optional("logprobs", o.logprobs);
     f.optional("commit_last", o.commit_last);
     f.optional("skip_rows", o.skip_rows);
     f.optional("refresh", o.refresh);

@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from .evaluation import Evaluation, evaluate
     from .generation import GenerationConfig, GenerationOptions
     from .model import Model, Prompt, load
-    from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
+    from .results import (
+        Counters,
+        DoneEvent,
+        DraftEvent,
+        Event,
+        GenerationResult,
+        TextEvent,
+        TokenLogprob,
+    )
 
 __all__ = [
     "ArgumentError",
@@ -51,6 +59,7 @@ __all__ = [
     "ModelFormatError",
     "OutOfMemoryError",
     "TextEvent",
+    "TokenLogprob",
     "UnsupportedDeviceError",
     "UnsupportedModelError",
     "__version__",
@@ -69,6 +78,7 @@ _LAZY = {
     "GenerationConfig": "generation",
     "GenerationResult": "results",
     "TextEvent": "results",
+    "TokenLogprob": "results",
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
 }
