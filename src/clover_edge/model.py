@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._core import Model as CoreModel
+    from .constrained.grammar import Grammar
 
 Message = Mapping[str, Any]
 Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
@@ -284,6 +285,7 @@ class Model:
             **options,
         )
         ids = self._prompt_ids(prompt)
+        grammar = self._grammar(config)
         asked = options.get("max_new_tokens") is not None
         new_tokens, capacity = self._room(len(ids), config, asked, session)
         drafts = None if drafter is None or config.mode != "speculative" else drafter.core
@@ -303,9 +305,18 @@ class Model:
                 emit=emit,
                 drafter=drafts,
                 held=held,
+                rule=None if grammar is None else grammar.rule(),
             )
 
         return start
+
+    def _grammar(self, config: GenerationConfig) -> Grammar | None:
+        if config.response_format is None:
+            return None
+        from .constrained.grammar import grammar_of
+
+        stops = config.stop_token_ids
+        return grammar_of(config.response_format, self._codec, self.spec["vocab_size"], stops)
 
     def _planned(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options with those of the plan that `quality` asks for; the caller's own count."""
