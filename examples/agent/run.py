@@ -82,21 +82,27 @@ def report(outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def run_tasks(url: str, limit: int | None = None) -> Iterator[Outcome]:
+    """Each task in turn, against the server at a URL."""
+    ask = client_of(url)
+    for task in read_tasks(limit):
+        yield run_task(task, ask)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", help="a packed folder (default: the bundled demo)")
     parser.add_argument("--url", help="a running server instead")
     parser.add_argument("--limit", type=int, metavar="N", help="only N tasks")
-    parser.add_argument("--show", choices=["failed", "all"], help="print transcripts")
+    parser.add_argument("--show", choices=["failed", "all"], help="print what was done")
     args = parser.parse_args()
     outcomes = []
     with served(args.model) if args.url is None else nullcontext(args.url) as url:
-        ask = client_of(url)
-        for task in read_tasks(args.limit):
-            outcomes.append(run_task(task, ask))
-            if args.show == "all" or (args.show and not outcomes[-1].done):
-                print(transcript(outcomes[-1]), end="\n\n")
+        for outcome in run_tasks(url, args.limit):
+            outcomes.append(outcome)
+            if args.show == "all" or (args.show and not outcome.done):
+                print(transcript(outcome), end="\n\n")
     print(report(outcomes))
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from generate import Clause, Segment, add_noise, compile_template, format_answer, wrap
-from goals import GOALS, Call, Goal, Values
+from generate import Call, Clause, Segment, add_noise, compile_template, format_answer, wrap
+from goals import GOALS, Goal
+from solvers import Values
 from vocabulary import fill, pick
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))

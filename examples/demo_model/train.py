@@ -151,11 +151,11 @@ def train(rank: int, args: argparse.Namespace, meeting: str) -> None:
         run.restore(args.extend / last.name)
         run.used = 0.0
     stream = Stream(model.cfg, tok, args.seed + run.step * args.workers + rank, args.rows)
+    lr, stream.mix = plan(run.used / seconds, args.lr)
     mean: dict[str, float] = {}
     clock = torch.tensor([run.used], dtype=torch.float64)
     saved = tick = time.monotonic()
     for batch in stream:
-        lr, stream.mix = plan(run.used / seconds, args.lr)
         for key, value in run.advance(batch, lr).items():
             mean[key] = 0.97 * mean.get(key, value) + 0.03 * value
         now = time.monotonic()
@@ -163,6 +163,7 @@ def train(rank: int, args: argparse.Namespace, meeting: str) -> None:
         tick = now
         dist.broadcast(clock, 0)  # the first worker's clock decides for all
         run.used = clock.item()
+        lr, stream.mix = plan(run.used / seconds, args.lr)
         if rank == 0 and run.step % 25 == 0:
             line = {"step": run.step, "minutes": round(run.used / 60, 1), "rows": run.seen}
             line |= {k: round(v, 4) for k, v in mean.items()}
