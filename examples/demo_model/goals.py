@@ -28,9 +28,9 @@ THEM = "[them|that customer|this customer]"
 
 GOALS: tuple[Goal, ...] = (
     Goal("customer_phone", "single", CUSTOMER, (
-        f"{LOOK} the [phone number|number|phone] of [|customer |our customer ]{{customer}}",
+        f"{LOOK} the [phone number|phone] of [|customer |our customer ]{{customer}}",
         "?what is the [phone number|phone] of [|customer ]{customer}",
-        "?[which|what] [phone number|number] [does {customer} have|do we have for {customer}]",
+        "?[which|what] phone number [does {customer} have|do we have for {customer}]",
         "?[how|on which number] can I [call|reach|phone] [customer |our customer ]{customer}",
         ".[I need|I want|I'd like] the phone number [of|for] {customer}",
     ), solvers.customer_field("phone", "The phone number of {customer} is {value}.")),
@@ -38,8 +38,8 @@ GOALS: tuple[Goal, ...] = (
         f"{LOOK} the [city|town|home town] of [|customer |our customer ]{{customer}}",
         "?[which|what] [city|town] is [|customer |our customer ]{customer} [in|from]",
         "?[in which city|where] [is|does] [|customer |our customer ]{customer} [based|live]",
-        "?where [are {customer} based|is {customer} from]",
-        "[find out|check|tell me] [where|in which city] {customer} [lives|is based|is]",
+        "?where [are {customer} based|is customer {customer} from]",
+        "[find out|check|tell me] [where|in which city] customer {customer} [lives|is based|is]",
     ), solvers.customer_field("city", "{customer} is in {value}.")),
     Goal("customer_id", "single", CUSTOMER, (
         f"{LOOK} the [id|customer id|customer number] of [|customer ]{{customer}}",
@@ -86,9 +86,9 @@ GOALS: tuple[Goal, ...] = (
         "?are there [any |]free [seats|places|spots] [left |]in [|the ]{course}[| course| class]",
     ), solvers.course_seats),
     Goal("course_day", "single", COURSE, (
-        "?[on which day|which day|what day|when] is [|the ]{course}[| course| class]",
-        f"{LOOK} the day of [|the ]{{course}}[| course| class]",
-        "[check|find out|tell me] [when|on which day|which day] [|the ]{course}[| course] is",
+        "?[on which day|which day|what day|when] is the {course} course",
+        f"{LOOK} the day of the {{course}} course",
+        "[check|find out|tell me] [when|on which day|which day] the {course} course is",
     ), solvers.course_day),
     Goal("price", "single", {"item": "countable"}, (
         "?[how much|what] do {item} cost", "?how much are [the |]{item}[| in the shop]",

@@ -1,7 +1,7 @@
 """Write the held-out tasks of the agent example: `python held_out_tasks.py`.
 
 Ten a goal: five of known values in new combinations, five of values that training never sees.
-They come from a text seed, and training drops any request that is among them.
+They come from text seeds, and training drops any request that is among them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def row(episode: Episode, number: int, values: str) -> dict[str, Any]:
 
 def held_out_tasks() -> list[dict[str, Any]]:
     """The tasks in order: goal by goal, known values first."""
-    rng = random.Random("held-out tasks")
     rows: list[dict[str, Any]] = []
     taken: set[str] = set()
     for goal in GOALS:
+        rng = random.Random(f"held-out tasks: {goal.name}")
         for number in range(2 * EACH):
             kind = "known" if number < EACH else "new"
             request, new = "", kind == "new"
