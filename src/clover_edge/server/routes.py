@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from ..results import DoneEvent, Event
 from .answers import ChatAnswer, CompletionAnswer, finish_of
 from .metrics import CONTENT_TYPE
+from .page import page
 from .requests import ChatRequest, CompletionRequest
 from .responses import (
     ChatCompletion,
@@ -99,6 +100,13 @@ async def _answer(
     except BaseException:
         job.cancel()
         raise
+
+
+@router.get("/", include_in_schema=False)
+async def chat_page() -> Response:
+    """The page that chats."""
+    html, headers = page()
+    return Response(html, media_type="text/html", headers=headers)
 
 
 @router.get("/v1/models", response_model=ModelList, responses=_KEYED)
