@@ -104,7 +104,7 @@ def test_the_policy_stops_foreign_scripts(page: Page) -> None:
 def test_options_reach_the_server(page: Page) -> None:
     page.run("document.getElementById('threshold').value = 7")
     send(page, "hello")
-    page.until(f"{LAST}?.querySelector('.fault')")
+    page.until(f"!!{LAST}?.querySelector('.fault')")
     assert "threshold" in page.run(f"{LAST}.querySelector('.fault').textContent")
 
 
