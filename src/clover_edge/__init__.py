@@ -42,7 +42,15 @@ if TYPE_CHECKING:
     from .evaluation import Evaluation, evaluate
     from .generation import GenerationConfig, GenerationOptions
     from .model import Model, Prompt, load
-    from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
+    from .results import (
+        Counters,
+        DoneEvent,
+        DraftEvent,
+        Event,
+        GenerationResult,
+        TextEvent,
+        TokenLogprob,
+    )
 
 __all__ = [
     "ArgumentError",
@@ -65,6 +73,7 @@ __all__ = [
     "RefusedCall",
     "TextEvent",
     "ThinkingEvent",
+    "TokenLogprob",
     "ToolCall",
     "ToolCallEvent",
     "UnsupportedDeviceError",
@@ -92,6 +101,7 @@ _LAZY = {
     "ThinkingEvent": "chat",
     "ToolCall": "chat",
     "ToolCallEvent": "chat",
+    "TokenLogprob": "results",
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
 }
