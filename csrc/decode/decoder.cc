@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
-#include "model/head.h"
 #include "model/self_conditioning.h"
 
 namespace clover {
 namespace {
 
 constexpr double kLarge = 1e9;
+constexpr int kMostLogProbs = 20;
 
 Counters difference(const Counters &a, const Counters &b) {
     return {a.rows - b.rows, a.experts_touched - b.experts_touched, a.bytes_read - b.bytes_read};
@@ -21,6 +22,17 @@ DecodeMode default_mode(const Model &model, const DraftModel *drafter) {
     return model.spec.preview ? DecodeMode::diffusion : DecodeMode::autoregressive;
 }
 
+// Adds to the penalties, which are in the order of their ids.
+void penalise(std::vector<HeadRule::Penalty> &penalties, const std::vector<int> &ids, double subtract) {
+    for (int id : ids) {
+        auto at = std::lower_bound(penalties.begin(), penalties.end(), id,
+                                   [](const HeadRule::Penalty &p, int wanted) { return p.id < wanted; });
+        if (at == penalties.end() || at->id != id)
+            at = penalties.insert(at, {id, 0});
+        at->subtract += float(subtract);
+    }
+}
+
 } // namespace
 
 void check_range(const char *name, double value, double low, double high) {
@@ -30,8 +42,8 @@ void check_range(const char *name, double value, double low, double high) {
 }
 
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick,
-                 const DraftModel *drafter)
-    : m_(model), state_(state), external_(drafter), o_(options),
+                 const DraftModel *drafter, Constraint *constraint)
+    : m_(model), state_(state), external_(drafter), constraint_(constraint), o_(options),
       mode_(options.mode.value_or(default_mode(model, drafter))), listener_(listener), tick_(tick),
       credit_(options.credit) {
     if (o_.block_length == 0)
@@ -102,6 +114,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     else if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
     check_unmasking();
+    check_constraint();
     if (mode_ != DecodeMode::diffusion && m_.spec.sees_ahead())
         throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
     if (mode_ == DecodeMode::speculative)
@@ -113,6 +126,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     check_range("top_p", s.top_p, 0, 1);
     check_range("presence_penalty", s.presence_penalty, -kLarge, kLarge);
     check_range("frequency_penalty", s.frequency_penalty, -kLarge, kLarge);
+    check_range("logprobs", o_.logprobs, -1, kMostLogProbs);
     check_range("repetition_penalty", s.repetition_penalty, 1e-6, kLarge);
     m_.check_coreset(o_.coreset, o_.coreset_share);
     m_.check_ids(prompt, false);
@@ -137,7 +151,8 @@ void Decoder::reserve(int64_t prompt_tokens) {
         return state_.reserve(all);
     }
     const int64_t width = mode_ == DecodeMode::autoregressive ? 1 : o_.block_length;
-    const int64_t rows = std::max((1 + fuses()) * width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
+    const int64_t run = constraint_ ? o_.max_new_tokens : 0; // of forced tokens, in one pass
+    const int64_t rows = std::max((1 + fuses()) * width, std::min<int64_t>(std::max(prompt_tokens, run), Model::kChunkRows));
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
     state_.reserve(state_.position + prompt_tokens + (blocks + m_.spec.block_mask()) * width); // the first may be short
@@ -198,10 +213,20 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     return std::move(result_);
 }
 
+HeadRule Decoder::rule(std::vector<HeadRule::Penalty> &penalties) const {
+    HeadRule rule = head_rule(o_.sampling, seen_, penalties);
+    if (o_.stop_penalty != 0)
+        penalise(penalties, o_.stop_ids, o_.stop_penalty);
+    rule.penalties = penalties.data();
+    rule.penalty_count = int(penalties.size());
+    return rule;
+}
+
 std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows,
                                      const std::vector<int64_t> &positions, int step, std::vector<double> *entropy) {
     std::vector<HeadRule::Penalty> penalties;
-    HeadPass head = head_pass(m_, hidden, rows, head_rule(o_.sampling, seen_, penalties));
+    HeadPass &head =
+        last_.emplace(Looked{hidden, rows, head_pass(m_, hidden, rows, rule(penalties))}).head;
     if (credit_.on() && mode_ == DecodeMode::diffusion)
         return credit_.pick(head, positions);
     std::vector<double> u;
@@ -229,7 +254,9 @@ void Decoder::add_text(std::vector<int> &tokens) {
     event.block = int(result_.counters.blocks++);
     event.ids.assign(tokens.begin(), tokens.begin() + c.kept);
     event.finish = c.finish;
+    event.logprobs = take_noted(c.kept);
     result_.finish = c.finish;
+    result_.logprobs.insert(result_.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
     result_.ids.insert(result_.ids.end(), event.ids.begin(), event.ids.end());
     if (event.block == 0)
         result_.counters.first_block_seconds = seconds();
@@ -240,6 +267,8 @@ void Decoder::add_text(std::vector<int> &tokens) {
 
 void Decoder::close_block(std::vector<int> tokens) {
     add_text(tokens);
+    if (!uncommitted_.empty()) // a block of forced tokens has no preview
+        commit(std::exchange(uncommitted_, {}));
     if (!done() && fuses())
         uncommitted_ = std::move(tokens);
     else if (!done() || o_.commit_last)
@@ -263,8 +292,8 @@ bool Decoder::is_stop(int id) const {
 }
 
 DecodeResult generate(Model &model, State &state, const std::vector<int> &prompt, const DecodeOptions &options,
-                      const Listener &listener, const Tick &tick, const DraftModel *drafter) {
-    return Decoder(model, state, options, listener, tick, drafter).run(prompt);
+                      const Listener &listener, const Tick &tick, const DraftModel *drafter, Constraint *constraint) {
+    return Decoder(model, state, options, listener, tick, drafter, constraint).run(prompt);
 }
 
 } // namespace clover

@@ -260,6 +260,7 @@ DecodeOptions options_from(const py::dict &dict) {
     if (f.optional("coreset", o.coreset) && o.coreset < 0)
         f.bad("coreset", std::to_string(o.coreset) + " is negative");
     f.optional("coreset_share", o.coreset_share);
+    f.optional("logprobs", o.logprobs);
     f.optional("commit_last", o.commit_last);
     f.optional("mark", o.mark);
     f.optional("skip_rows", o.skip_rows);

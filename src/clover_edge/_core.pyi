@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Literal, final, overload
+from typing import Any, Literal, Protocol, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,13 @@ class quant:  # a submodule: floats to stored bytes
 
 def available_isas() -> list[str]: ...
 def default_threads(root: str = "") -> int: ...
+
+class Constraint(Protocol):
+    @property
+    def bits(self) -> NDArray[np.int32]: ...
+    def force(self, most: int, room: int) -> Sequence[int]: ...
+    def allowed(self) -> None: ...
+    def advance(self, token: int, room: int) -> bool: ...
 
 @final
 class Block:
@@ -160,6 +167,7 @@ class Model:
         options: Mapping[str, Any] = ...,
         callback: Callable[[dict[str, Any]], bool | None] | None = None,
         draft_state: State | None = None,
+        constraint: Constraint | None = None,
     ) -> dict[str, Any]: ...
     def check_drafter(self, drafter: Model) -> None: ...
     def draft(self, draft_state: State, ids: Ids) -> Floats: ...

@@ -37,6 +37,7 @@ INTEGERS = {
     "max_post_steps": (0, 2**31 - 1),
     "stability_threshold": (0, 10**9),
     "refresh": (0, 2**31 - 1),
+    "top_logprobs": (0, 20),
 }
 NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),

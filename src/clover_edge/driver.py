@@ -10,10 +10,19 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from .generation import NO_MASK, GenerationConfig
-from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
+from .results import (
+    Counters,
+    DoneEvent,
+    DraftEvent,
+    Event,
+    GenerationResult,
+    TextEvent,
+    TokenLogprob,
+)
 from .text import Detokenizer, TextCodec
 
 if TYPE_CHECKING:
+    from ._core import Constraint
     from ._core import Model as CoreModel
     from .sessions.held import Held
 
@@ -41,6 +50,8 @@ class _Assembler:
         self._emit = emit or (lambda _: True)
         self.written: list[int] = []  # of all blocks so far, the stop token left out
         self.detokenizer = Detokenizer(codec, config.stop)
+        self._logprobs: list[TokenLogprob] = []
+        self._reported = 0  # of them, in text events
 
     def __call__(self, event: dict[str, Any]) -> bool:
         kind = event["type"]
@@ -50,12 +61,25 @@ class _Assembler:
             self.written += event["ids"]
             if self._room is not None:
                 self._room -= len(event["ids"])
-            text = self.detokenizer.push(event["ids"])
-            going = not text or self._emit(TextEvent(text))
+            self._logprobs += _logprobs(event)
+            going = self.emit_text(self.detokenizer.push(event["ids"]))
             if going and event["finish"] is None and self.detokenizer.stopped is None:
                 going = self.start(event["block"] + 1)
             return going and self.detokenizer.stopped is None
         return True
+
+    def emit_text(self, text: str) -> bool:
+        """Reports new final text, if there is any."""
+        if not text:
+            return True
+        logprobs = self.logprobs[self._reported :]
+        self._reported += len(logprobs)
+        return self._emit(TextEvent(text, logprobs))
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """Of the tokens read so far, where they are asked for."""
+        return tuple(self._logprobs[: len(self.detokenizer.ids)]) if self._logprobs else ()
 
     def start(self, block: int) -> bool:
         """Announces a block in which nothing is drafted yet."""
@@ -93,6 +117,7 @@ def run(
     emit: Emit | None,
     drafter: CoreModel | None = None,
     held: Held | None = None,
+    rule: Constraint | None = None,
 ) -> GenerationResult:
     """One generation in this thread. `emit` sees every event but the last, DoneEvent.
 
@@ -100,7 +125,7 @@ def run(
     that was written, too; None: a fresh one.
     `absolute`: blocks count from the start of the prompt, whose tail is in the first one.
     `canvas`: the last block ends where the answer may end.
-    `drafter`: drafts in mode "speculative".
+    `drafter`: drafts in mode "speculative". `rule`: what the text must follow.
     """
     tail = len(prompt) % config.block_length if absolute else 0
     room = max_new_tokens if canvas else None
@@ -117,9 +142,8 @@ def run(
     assembler.start(0)
     stop_id = None
     try:
-        raw = core.generate(
-            state, prompt[cached:], options, assembler, None if drafter is None else context
-        )
+        drafts = None if drafter is None else context
+        raw = core.generate(state, prompt[cached:], options, assembler, drafts, rule)
         stop_id = raw["stop_id"]
     finally:
         if held is not None:
@@ -127,9 +151,7 @@ def run(
             held.settle([*prompt, *assembler.written, *end])
     seconds = time.perf_counter() - started
     detokenizer = assembler.detokenizer
-    rest = detokenizer.finish()
-    if rest and emit:
-        emit(TextEvent(rest))
+    assembler.emit_text(detokenizer.finish())
     stopped = detokenizer.stopped is not None
     ids = detokenizer.ids if stopped else tuple(raw["ids"])
     tokens = len(ids) + (not stopped and raw["finish_reason"] == "stop")
@@ -138,6 +160,7 @@ def run(
         token_ids=ids,
         finish_reason="stop" if stopped else raw["finish_reason"],
         counters=_counters(raw["counters"], len(prompt), cached, tokens, seconds),
+        logprobs=assembler.logprobs if config.logprobs else None,
     )
 
 
@@ -178,6 +201,13 @@ def run_in_thread(start: Callable[[Emit], GenerationResult]) -> Generator[Event,
     finally:
         cancelled.set()
         thread.join()
+
+
+def _logprobs(block: dict[str, Any]) -> list[TokenLogprob]:
+    return [
+        TokenLogprob(token_id, value, top)
+        for token_id, (value, top) in zip(block["ids"], block["logprobs"], strict=False)
+    ]
 
 
 def _counters(

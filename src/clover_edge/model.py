@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
-from .chat_template import ChatTemplate, check_messages, read_template
+from .chat import ChatEvent, ChatResult, ChatTemplate, Thinking, ToolChoice, Turn, read_template
 from .drafter import Drafter, open_drafter, refuse_drafter
 from .driver import Emit, run, run_in_thread
 from .errors import ArgumentError, ContextLengthError
@@ -24,12 +24,13 @@ from .generation import (
 from .loader import PackedFolder, open_core, read_folder
 from .results import Event, GenerationResult
 from .sessions.session import MEMORY_LIMIT, SNAPSHOT_EVERY, Session
-from .text import TextCodec
+from .text import TextCodec, special_tokens
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._core import Model as CoreModel
+    from .constrained.grammar import Grammar
 
 Message = Mapping[str, Any]
 Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
@@ -101,6 +102,11 @@ class Model:
         return self._core
 
     @property
+    def template(self) -> ChatTemplate | None:
+        """The chat template."""
+        return self._template
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether chat() and prompts of messages work."""
         return self._template is not None
@@ -159,29 +165,46 @@ class Model:
         messages: Sequence[Message],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool | None = None,
+        tool_choice: ToolChoice = "auto",
+        thinking: Thinking = None,
         **options: Unpack[GenerationOptions],
-    ) -> GenerationResult:
-        """The assistant's next message, through the checkpoint's chat template."""
-        ids = self.chat_prompt(messages, tools=tools, thinking=thinking)
-        return self.generate(ids, **options)
+    ) -> ChatResult:
+        """The assistant's next message, through the checkpoint's chat template, taken apart.
+
+        `messages` and `tools`: as OpenAI's API has them. `tool_choice`: "none" takes the tools
+        away. `thinking`: True and False set the template's `enable_thinking`; None and "auto"
+        leave the choice to it. Raises ArgumentError naming what is wrong with them, and when the
+        model has no template; options and their errors: generate().
+        """
+        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
+        return turn.result(self.generate(turn.ids, **options))
+
+    def chat_stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: ToolChoice = "auto",
+        thinking: Thinking = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Generator[ChatEvent, None, None]:
+        """The same as events: ThinkingEvent and TextEvent (final text), ToolCallEvent (whole
+        calls), DraftEvent, then ChatDoneEvent.
+
+        Checks its arguments at once. Closing or dropping the iterator cancels the generation.
+        """
+        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
+        return turn.events(self.stream(turn.ids, **options))
 
     def chat_prompt(
         self,
         messages: Sequence[Message],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool | None = None,
+        thinking: Thinking = None,
     ) -> list[int]:
-        """The token ids that the chat template makes of `messages`.
-
-        Raises ArgumentError when the model has no template or it refuses the messages.
-        """
-        check_messages(messages)
-        if self._template is None:
-            raise ArgumentError(f"messages: {self.path} has no chat template; give text instead")
-        variables = {} if thinking is None else {"enable_thinking": thinking}
-        return self._codec.encode(self._template.render(messages, tools=tools, **variables))
+        """The token ids that the chat template makes of `messages`. Errors: chat()."""
+        return Turn(self, messages, tools=tools, thinking=thinking).ids
 
     def session(
         self,
@@ -262,6 +285,7 @@ class Model:
             **options,
         )
         ids = self._prompt_ids(prompt)
+        grammar = self._grammar(config)
         asked = options.get("max_new_tokens") is not None
         new_tokens, capacity = self._room(len(ids), config, asked, session)
         drafts = None if drafter is None or config.mode != "speculative" else drafter.core
@@ -281,9 +305,18 @@ class Model:
                 emit=emit,
                 drafter=drafts,
                 held=held,
+                rule=None if grammar is None else grammar.rule(),
             )
 
         return start
+
+    def _grammar(self, config: GenerationConfig) -> Grammar | None:
+        if config.response_format is None:
+            return None
+        from .constrained.grammar import grammar_of
+
+        stops = config.stop_token_ids
+        return grammar_of(config.response_format, self._codec, self.spec["vocab_size"], stops)
 
     def _planned(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options with those of the plan that `quality` asks for; the caller's own count."""
@@ -378,8 +411,9 @@ def load(
         raise ArgumentError(f"kv: {kv!r} is none of f32, f16, int8")
     folder = read_folder(path)
     refuse_drafter(folder)
-    codec = TextCodec(folder.path / "tokenizer.json")
-    template = read_template(folder.path, codec.special_tokens(folder.path))
+    template = read_template(folder.path, special_tokens(folder.path))
+    shown = () if template is None else template.markers
+    codec = TextCodec(folder.path / "tokenizer.json", shown)
     core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
     drafts = (
         None

@@ -29,6 +29,19 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """What the model says of one token of the text, in nats.
+
+    The log-softmax over real tokens (the mask left out) of the logits as they were at the step
+    that accepted the token, before penalties, temperature, top-k, top-p and any grammar.
+    """
+
+    token_id: int
+    logprob: float | None  # None: a grammar forced the token, and no forward saw its place before
+    top: tuple[tuple[int, float], ...]  # (token id, log-probability) of the likeliest, best first
+
+
+@dataclass(frozen=True)
 class GenerationResult:
     """The text and token ids generated, why they ended, and the counters.
 
@@ -40,6 +53,7 @@ class GenerationResult:
     token_ids: tuple[int, ...]
     finish_reason: str  # "stop" | "length" | "cancelled"
     counters: Counters
+    logprobs: tuple[TokenLogprob, ...] | None = None  # of each token id, where they are asked for
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -48,9 +62,13 @@ class GenerationResult:
 
 @dataclass(frozen=True)
 class TextEvent:
-    """Text that is final: the texts of all such events concatenated are the result's text."""
+    """Text that is final: the texts of all such events concatenated are the result's text.
+
+    `logprobs`, where they are asked for: of the tokens read since the event before.
+    """
 
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
