@@ -9,7 +9,10 @@ namespace clover {
 void Decoder::decode_blocks() {
     while (!done()) {
         std::vector<int> block = new_block();
-        m_.spec.inserts() ? denoise_with_indel(block) : denoise(block);
+        if (constraint_)
+            denoise_constrained(block);
+        else
+            m_.spec.inserts() ? denoise_with_indel(block) : denoise(block);
         if (!done()) // else cancelled in the middle of the block
             close_block(std::move(block));
     }
@@ -28,7 +31,7 @@ std::vector<int> Decoder::new_block() {
     const size_t open = uncommitted_.empty() ? state_.open.size() : 0;
     std::vector<int> block(size_t(o_.block_length) - open, m_.spec.mask_token_id);
     if (m_.spec.row_before_decides() && open == 0) {
-        block[0] = next_token().id;
+        block[0] = constraint_ ? next_allowed() : next_token().id;
         seen_[block[0]]++;
     }
     kept_.clear();
@@ -105,6 +108,7 @@ void Decoder::preview(const std::vector<int> &block, int step) {
     rows_ = rows_to_compute(all, step);
     PreviewOptions options;
     options.coreset = o_.coreset;
+    options.coreset_share = o_.coreset_share;
     if (o_.skip_rows || o_.coreset)
         options.block = &kept_;
     if (rows_.size() < all.size())
@@ -139,6 +143,8 @@ std::vector<char> Decoder::step(std::vector<int> &block, int step, std::vector<i
     const std::vector<char> accepted = accept(tokens, picks, entropy, step);
     draft = block;
     std::vector<char> changed(block.size(), 0);
+    std::vector<int> written_rows, written;
+    std::vector<int64_t> written_places;
     for (size_t i = 0; i < positions.size(); i++) {
         const size_t at = size_t(positions[i]);
         if (masked(tokens[i]))
@@ -150,7 +156,11 @@ std::vector<char> Decoder::step(std::vector<int> &block, int step, std::vector<i
         block[at] = draft[at] = picks[i].id;
         changed[at] = 1;
         seen_[picks[i].id]++;
+        written_rows.push_back(rows[i]);
+        written_places.push_back(place(at));
+        written.push_back(picks[i].id);
     }
+    note(m_.scratch.h.data(), written_rows, written_places, written);
     return changed;
 }
 

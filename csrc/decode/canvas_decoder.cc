@@ -1,5 +1,6 @@
 // Block diffusion from random ids: a canvas is drawn, kept and drawn again until it rests, then committed.
 #include <limits>
+#include <numeric>
 
 #include "decode/decoder.h"
 #include "model/self_conditioning.h"
@@ -56,6 +57,14 @@ std::vector<int> Decoder::denoise_canvas() {
         event.draft = best;
         notify(event);
     }
+    if (!done()) { // of what the last step has found
+        std::vector<int> rows(best.size());
+        std::iota(rows.begin(), rows.end(), 0);
+        std::vector<int64_t> places;
+        for (int row : rows)
+            places.push_back(place(size_t(row)));
+        note(m_.scratch.h.data(), rows, places, best);
+    }
     return best;
 }
 
@@ -66,6 +75,7 @@ std::vector<double> Decoder::canvas_step(std::vector<int> &canvas, int step, int
     float *soft = conditioned ? m_.scratch.soft.data() : nullptr;
     PreviewOptions options;
     options.coreset = o_.coreset;
+    options.coreset_share = o_.coreset_share;
     options.soft = step ? soft : nullptr;
     m_.preview(state_, canvas, options);
     SamplingOptions sampling = o_.sampling;

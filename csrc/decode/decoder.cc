@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
-#include "model/head.h"
 #include "model/self_conditioning.h"
 
 namespace clover {
 namespace {
 
 constexpr double kLarge = 1e9;
+constexpr int kMostLogProbs = 20;
 
 Counters difference(const Counters &a, const Counters &b) {
     return {a.rows - b.rows, a.experts_touched - b.experts_touched, a.bytes_read - b.bytes_read};
@@ -21,6 +22,17 @@ DecodeMode default_mode(const Model &model, const DraftModel *drafter) {
     return model.spec.preview ? DecodeMode::diffusion : DecodeMode::autoregressive;
 }
 
+// Adds to the penalties, which are in the order of their ids.
+void penalise(std::vector<HeadRule::Penalty> &penalties, const std::vector<int> &ids, double subtract) {
+    for (int id : ids) {
+        auto at = std::lower_bound(penalties.begin(), penalties.end(), id,
+                                   [](const HeadRule::Penalty &p, int wanted) { return p.id < wanted; });
+        if (at == penalties.end() || at->id != id)
+            at = penalties.insert(at, {id, 0});
+        at->subtract += float(subtract);
+    }
+}
+
 } // namespace
 
 void check_range(const char *name, double value, double low, double high) {
@@ -30,8 +42,8 @@ void check_range(const char *name, double value, double low, double high) {
 }
 
 Decoder::Decoder(Model &model, State &state, const DecodeOptions &options, const Listener &listener, const Tick &tick,
-                 const DraftModel *drafter)
-    : m_(model), state_(state), external_(drafter), o_(options),
+                 const DraftModel *drafter, Constraint *constraint)
+    : m_(model), state_(state), external_(drafter), constraint_(constraint), o_(options),
       mode_(options.mode.value_or(default_mode(model, drafter))), listener_(listener), tick_(tick),
       credit_(options.credit) {
     if (o_.block_length == 0)
@@ -93,7 +105,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     m_.require_words();
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
-    const bool empty = prompt.empty() && state_.position == 0;
+    const bool empty = prompt.empty() && !state_.decided(); // nothing decides a first token
     if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
         throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
                                "autoregressively");
@@ -102,6 +114,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     else if (mode_ != DecodeMode::autoregressive)
         check_blocks(empty);
     check_unmasking();
+    check_constraint();
     if (mode_ != DecodeMode::diffusion && m_.spec.sees_ahead())
         throw UnsupportedModel("the model sees blocks as a whole: it cannot decode autoregressively");
     if (mode_ == DecodeMode::speculative)
@@ -113,14 +126,16 @@ void Decoder::check(const std::vector<int> &prompt) const {
     check_range("top_p", s.top_p, 0, 1);
     check_range("presence_penalty", s.presence_penalty, -kLarge, kLarge);
     check_range("frequency_penalty", s.frequency_penalty, -kLarge, kLarge);
+    check_range("logprobs", o_.logprobs, -1, kMostLogProbs);
     check_range("repetition_penalty", s.repetition_penalty, 1e-6, kLarge);
-    m_.check_coreset(o_.coreset);
+    m_.check_coreset(o_.coreset, o_.coreset_share);
     m_.check_ids(prompt, false);
     for (int id : o_.stop_ids)
         check_range("stop id", id, 0, m_.spec.vocab_size - 1);
     if (empty && mode_ != DecodeMode::diffusion)
         throw ArgumentError("autoregressive decoding needs a prompt");
     const int64_t tokens = int64_t(prompt.size()) + o_.max_new_tokens;
+    check_range("mark", double(o_.mark), 0, double(state_.position + int64_t(prompt.size())));
     if (tokens > state_.capacity - state_.position)
         throw ContextLengthError(std::to_string(prompt.size()) + " prompt tokens and max_new_tokens " +
                                  std::to_string(o_.max_new_tokens) + " behind position " +
@@ -136,7 +151,8 @@ void Decoder::reserve(int64_t prompt_tokens) {
         return state_.reserve(all);
     }
     const int64_t width = mode_ == DecodeMode::autoregressive ? 1 : o_.block_length;
-    const int64_t rows = std::max((1 + fuses()) * width, std::min<int64_t>(prompt_tokens, Model::kChunkRows));
+    const int64_t run = constraint_ ? o_.max_new_tokens : 0; // of forced tokens, in one pass
+    const int64_t rows = std::max((1 + fuses()) * width, std::min<int64_t>(std::max(prompt_tokens, run), Model::kChunkRows));
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
     state_.reserve(state_.position + prompt_tokens + (blocks + m_.spec.block_mask()) * width); // the first may be short
@@ -146,17 +162,25 @@ void Decoder::reserve(int64_t prompt_tokens) {
     }
 }
 
+size_t Decoder::piece(size_t left) const {
+    const int64_t to_mark = o_.mark - state_.position;
+    const size_t most = drafter_ ? size_t(Model::kChunkRows) : left; // a drafter follows pass by pass
+    return std::min(
+        {left, most, to_mark > 0 && !state_.cuttable() && !m_.spec.blocks_from_ends() ? size_t(to_mark) : left});
+}
+
 void Decoder::prefill(const std::vector<int> &prompt) {
-    const size_t most = drafter_ ? size_t(Model::kChunkRows) : std::max<size_t>(1, prompt.size()); // followed by pass
-    for (size_t at = 0; at < prompt.size(); at += most) {
+    for (size_t at = 0, n = 0; at < prompt.size(); at += n) {
+        n = piece(prompt.size() - at);
         const auto begin = prompt.begin() + std::ptrdiff_t(at);
-        const std::vector<int> ids(begin, begin + std::ptrdiff_t(std::min(most, prompt.size() - at)));
-        m_.commit(state_, ids, Logits::none, false, nullptr, tick_);
+        m_.commit(state_, {begin, begin + std::ptrdiff_t(n)}, Logits::none, false, nullptr, tick_);
         if (drafter_)
-            drafter_->follow(int(ids.size()));
+            drafter_->follow(int(n));
+        if (state_.position == o_.mark)
+            state_.mark(true);
+        if (!m_.spec.full_mask())
+            result_.counters.prefill_passes += (int64_t(n) + Model::kChunkRows - 1) / Model::kChunkRows;
     }
-    if (!m_.spec.full_mask())
-        result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
     result_.counters.prefill_seconds = seconds();
     Event event(Event::Type::prefill);
     event.tokens = int64_t(prompt.size());
@@ -189,10 +213,20 @@ DecodeResult Decoder::run(const std::vector<int> &prompt) {
     return std::move(result_);
 }
 
+HeadRule Decoder::rule(std::vector<HeadRule::Penalty> &penalties) const {
+    HeadRule rule = head_rule(o_.sampling, seen_, penalties);
+    if (o_.stop_penalty != 0)
+        penalise(penalties, o_.stop_ids, o_.stop_penalty);
+    rule.penalties = penalties.data();
+    rule.penalty_count = int(penalties.size());
+    return rule;
+}
+
 std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows,
                                      const std::vector<int64_t> &positions, int step, std::vector<double> *entropy) {
     std::vector<HeadRule::Penalty> penalties;
-    HeadPass head = head_pass(m_, hidden, rows, head_rule(o_.sampling, seen_, penalties));
+    HeadPass &head =
+        last_.emplace(Looked{hidden, rows, head_pass(m_, hidden, rows, rule(penalties))}).head;
     if (credit_.on() && mode_ == DecodeMode::diffusion)
         return credit_.pick(head, positions);
     std::vector<double> u;
@@ -220,7 +254,9 @@ void Decoder::add_text(std::vector<int> &tokens) {
     event.block = int(result_.counters.blocks++);
     event.ids.assign(tokens.begin(), tokens.begin() + c.kept);
     event.finish = c.finish;
+    event.logprobs = take_noted(c.kept);
     result_.finish = c.finish;
+    result_.logprobs.insert(result_.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
     result_.ids.insert(result_.ids.end(), event.ids.begin(), event.ids.end());
     if (event.block == 0)
         result_.counters.first_block_seconds = seconds();
@@ -231,6 +267,8 @@ void Decoder::add_text(std::vector<int> &tokens) {
 
 void Decoder::close_block(std::vector<int> tokens) {
     add_text(tokens);
+    if (!uncommitted_.empty()) // a block of forced tokens has no preview
+        commit(std::exchange(uncommitted_, {}));
     if (!done() && fuses())
         uncommitted_ = std::move(tokens);
     else if (!done() || o_.commit_last)
@@ -254,8 +292,8 @@ bool Decoder::is_stop(int id) const {
 }
 
 DecodeResult generate(Model &model, State &state, const std::vector<int> &prompt, const DecodeOptions &options,
-                      const Listener &listener, const Tick &tick, const DraftModel *drafter) {
-    return Decoder(model, state, options, listener, tick, drafter).run(prompt);
+                      const Listener &listener, const Tick &tick, const DraftModel *drafter, Constraint *constraint) {
+    return Decoder(model, state, options, listener, tick, drafter, constraint).run(prompt);
 }
 
 } // namespace clover

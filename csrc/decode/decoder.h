@@ -2,11 +2,15 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
+#include <optional>
 
 #include "decode/drafter.h"
 #include "decode/generate.h"
 #include "decode/indel.h"
+#include "decode/logprobs.h"
+#include "model/head.h"
 
 namespace clover {
 
@@ -15,7 +19,8 @@ void check_range(const char *name, double value, double low, double high);
 
 class Decoder {
   public:
-    Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &, const DraftModel *);
+    Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &, const DraftModel *,
+            Constraint *);
 
     DecodeResult run(const std::vector<int> &prompt);
 
@@ -34,6 +39,7 @@ class Decoder {
     void check_indel() const;
     void check_drafter(int64_t tokens) const;
     void reserve(int64_t prompt_tokens);
+    size_t piece(size_t left) const; // of the prompt, that is committed at once
     void prefill(const std::vector<int> &prompt);
 
     // block_decoder.cc
@@ -67,22 +73,66 @@ class Decoder {
     void decode_masks();
     void denoise_masks(std::vector<int> &block);
     int64_t first_computed(bool whole) const;
+    int64_t first_row(bool whole) const;
     void preview_masks(const std::vector<int> &block, bool whole);
     std::vector<Pick> pick_masks(const std::vector<int> &masks, bool whole, int step);
 
+    // constrained_decoder.cc
+    struct Front { // of a block: what stands in front of it is text
+        size_t at = 0, limit = 0;
+        bool overruled = false; // a token stands, or a draft fell, against what the model wanted
+    };
+    struct Deciding { // rows of hidden [.., H], what they decide, and their picks without constraint
+        const float *hidden;
+        std::vector<int> rows;
+        std::vector<int64_t> positions;
+        std::vector<Pick> picks;
+    };
+    void check_constraint() const;
+    std::vector<int> force(int64_t most, int64_t room);
+    bool advance(int id, int64_t room);
+    Pick allowed_pick(int row, int64_t position, int step, const uint32_t *allowed, const Pick &free);
+    int next_allowed(Deciding &, size_t i, size_t ahead);
+    int next_allowed(); // behind the state
+    std::vector<int> next_run();
+    void drop_drafts(std::vector<int> &block, size_t from) const;
+    bool at_end(const Front &, const std::vector<int> &block) const;
+    void stand(std::vector<int> &block, Front &, int id, const std::vector<int> &draft);
+    const uint32_t *move_front(std::vector<int> &block, Front &, const std::vector<int> &draft);
+    void denoise_constrained(std::vector<int> &block);
+    const uint32_t *constrained_step(std::vector<int> &block, Front &, const uint32_t *allowed, int step,
+                                     std::vector<int> &draft);
+    const uint32_t *pick_front(std::vector<int> &block, Front &, const uint32_t *allowed, int step,
+                               const std::vector<int> &looked_at, const std::vector<Pick> &picks,
+                               const std::vector<int> &draft);
+    std::vector<int> deciding_rows(std::vector<int> &positions, bool whole) const;
+    void note_written(const std::vector<int> &block, const std::vector<int> &positions, const std::vector<int> &rows);
+
     // autoregressive.cc
     void decode_tokens();
-    Pick next_token(); // behind the state
+    Pick next_token(); // behind the state, and of the text so far
 
     // speculative.cc
     void decode_speculatively();
+    std::vector<int> draft(int first, size_t &given);
+    void verify_pass(const std::vector<int> &drafted);
     size_t verify(const std::vector<int> &drafted, Pick &next);
+    size_t verify_allowed(const std::vector<int> &drafted, size_t given, Pick &next);
+    void note_verified(const std::vector<int> &drafted, size_t kept, const Pick &next);
+
+    // logprobs.cc
+    // Keeps the log-probabilities of ids[i], which rows[i] of hidden [.., H] has decided, for places[i] of the answer.
+    void note(const float *hidden, const std::vector<int> &rows, const std::vector<int64_t> &places,
+              const std::vector<int> &ids);
+    void keep(std::vector<LogProb>, const std::vector<int64_t> &places);
+    std::vector<LogProb> take_noted(int64_t count);
 
     // Picks for rows of hidden [.., H]; the token that rows[i] decides stands at positions[i]. entropy [rows], unless
     // it is null.
     std::vector<Pick> pick_rows(const float *hidden, const std::vector<int> &rows,
                                 const std::vector<int64_t> &positions, int step,
                                 std::vector<double> *entropy = nullptr);
+    HeadRule rule(std::vector<HeadRule::Penalty> &) const; // of a pass over the head; the penalties are its own
     Cut cut(const std::vector<int> &tokens);
     // Adds the text of finished tokens to the result and reports it; cuts them to that and the stop token.
     void add_text(std::vector<int> &tokens);
@@ -92,6 +142,7 @@ class Decoder {
     void notify(const Event &);
 
     bool is_stop(int id) const;
+    int64_t place(size_t i) const { return int64_t(result_.ids.size() + i); } // in the answer, of a block's i-th token
     int64_t budget() const { return o_.max_new_tokens - int64_t(result_.ids.size()); }
     bool done() const { return result_.finish != Finish::none; }
     double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
@@ -99,6 +150,7 @@ class Decoder {
     Model &m_;
     State &state_;
     const DraftModel *const external_; // may be null
+    Constraint *const constraint_;     // likewise
     DecodeOptions o_;
     const DecodeMode mode_;
     const Listener &listener_;
@@ -107,6 +159,15 @@ class Decoder {
     Occurrences seen_;
     DecodeResult result_;
     std::unique_ptr<Drafter> drafter_; // of mode speculative
+
+    struct Looked { // at the head, by pick_rows()
+        const float *hidden;
+        std::vector<int> rows;
+        HeadPass head;
+    };
+    std::optional<Looked> last_;
+    bool refused_ = false;             // the constraint, the last token that it was told of
+    std::map<int64_t, LogProb> noted_; // by place in the answer, of tokens that are no text yet
 
     // Of the block being denoised.
     Credit credit_;

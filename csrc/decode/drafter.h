@@ -14,8 +14,8 @@ class Drafter {
     Drafter(const Drafter &) = delete;
     Drafter &operator=(const Drafter &) = delete;
 
-    // `rows` tokens: `first`, which the text's last row has decided, and the most probable ones behind it.
-    virtual std::vector<int> draft(int first, int rows) = 0;
+    // `rows` tokens: `given`, which follow the text, and the most probable ones behind them.
+    virtual std::vector<int> draft(const std::vector<int> &given, int rows) = 0;
     // The first `rows` rows of the text's last commit stand.
     virtual void follow(int rows) = 0;
 };
@@ -25,7 +25,7 @@ class OwnPreviews final : public Drafter {
   public:
     OwnPreviews(Model &model, State &text, int coreset) : m_(model), text_(text), coreset_(coreset) {}
 
-    std::vector<int> draft(int first, int rows) override;
+    std::vector<int> draft(const std::vector<int> &given, int rows) override;
     void follow(int) override {} // the text's state is all that a preview reads
 
   private:
@@ -41,7 +41,7 @@ class ContextDrafter final : public Drafter {
     ContextDrafter(Model &target, State &text, const DraftModel &);
     ~ContextDrafter() override;
 
-    std::vector<int> draft(int first, int rows) override;
+    std::vector<int> draft(const std::vector<int> &given, int rows) override;
     void follow(int rows) override;
 
   private:

@@ -6,8 +6,10 @@
 #include <optional>
 #include <vector>
 
+#include "decode/constraint.h"
 #include "decode/credit.h"
 #include "decode/editing.h"
+#include "decode/logprobs.h"
 #include "decode/policy.h"
 #include "decode/renoise.h"
 #include "decode/sampling.h"
@@ -47,13 +49,19 @@ struct DecodeOptions {
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number
+    // Of the experts that a preview's rows would choose, the share that they use; 0: all. An approximation.
+    double coreset_share = 0;
     // Rows whose token is no mask and was in its place at the preview before are left out of a preview: what they
     // computed then stays. An approximation; every `refresh` steps of a block (0: never) all rows are computed.
     bool skip_rows = false;
     int refresh = 0;
     bool fused_commit = true; // a block's commit shares the next block's first pass; the numbers are the same
+    int logprobs = -1; // most probable tokens beside each token's log-probability; -1: no log-probabilities
     // False: a block that ends the text need not be committed. True: its kept tokens are, with the stop token.
     bool commit_last = true;
+    // Position within `prompt`, or its end, at which the state leaves a mark, in a pass of its own; where blocks count
+    // from the ends of commits at the end alone. 0: none.
+    int64_t mark = 0;
 };
 
 struct Event {
@@ -72,6 +80,7 @@ struct Event {
     std::vector<int> draft;
     std::vector<char> accepted; // step: positions that it accepted or replaced; of random ids those that it kept
     Finish finish = Finish::none;
+    std::vector<LogProb> logprobs; // block: of its ids, where they are asked for
 };
 
 // False cancels. May be empty.
@@ -92,15 +101,17 @@ struct DecodeResult {
     std::vector<int> ids; // without the stop token
     Finish finish = Finish::none;
     int stop_id = -1; // the stop token that ended the text
+    std::vector<LogProb> logprobs; // of ids, where they are asked for
     DecodeCounters counters;
 };
 
 // In a block that `prompt` or the state leaves open the tokens that are there stay, and the rest is generated first.
 // Commits `prompt` behind the state and generates; `drafter` (may be null) serves mode speculative. A cancelled call
 // returns the blocks that were reported; an error or a tick that throws leaves the state at the end of the last commit.
+// `constraint` (may be null): what the text must follow; it has been told of none of it.
 // Throws ArgumentError, ContextLengthError (prompt and budget exceed the state's capacity), UnsupportedModel (diffusion
 // of an autoregressive model) and MemoryError before any work.
 DecodeResult generate(Model &, State &, const std::vector<int> &prompt, const DecodeOptions &, const Listener &,
-                      const Tick &, const DraftModel *drafter = nullptr);
+                      const Tick &, const DraftModel *drafter = nullptr, Constraint *constraint = nullptr);
 
 } // namespace clover

@@ -11,6 +11,8 @@ void Decoder::check_indel() const {
         throw ArgumentError(
             "steps, fixed_schedule, sub_block, skip_rows, strategy, factor and credit are not supported "
             "of models whose tokens insert and delete");
+    if (o_.logprobs >= 0)
+        throw ArgumentError("logprobs are not supported of models whose tokens insert and delete");
     if (o_.sampling.temperature > 0 || o_.sampling.penalties())
         throw ArgumentError("temperature and penalties are not supported of models whose tokens insert and delete");
 }

@@ -11,17 +11,6 @@ namespace {
 
 constexpr double kLarge = 1e9;
 
-// Adds to the penalties, which are in the order of their ids.
-void penalise(std::vector<HeadRule::Penalty> &penalties, const std::vector<int> &ids, double subtract) {
-    for (int id : ids) {
-        auto at = std::lower_bound(penalties.begin(), penalties.end(), id,
-                                   [](const HeadRule::Penalty &p, int wanted) { return p.id < wanted; });
-        if (at == penalties.end() || at->id != id)
-            at = penalties.insert(at, {id, 0});
-        at->subtract += float(subtract);
-    }
-}
-
 } // namespace
 
 void Decoder::check_unmasking() const {
@@ -53,7 +42,7 @@ void Decoder::decode_masks() {
         std::vector<int> block(size_t(std::min<int64_t>(o_.block_length, budget())), m_.spec.mask_token_id);
         if (o_.fixed_schedule)
             o_.unmasking.base.schedule_width = int(block.size());
-        denoise_masks(block);
+        constraint_ ? denoise_constrained(block) : denoise_masks(block);
         if (!done()) // else cancelled in the middle of the block
             close_block(std::move(block));
     }
@@ -78,6 +67,8 @@ void Decoder::denoise_masks(std::vector<int> &block) {
         const std::vector<char> accepted = o_.unmasking.accept(picks, u, s);
         event.accepted.assign(block.size(), 0);
         event.draft = block;
+        std::vector<int> rows, written;
+        std::vector<int64_t> places;
         for (size_t i = 0; i < masks.size(); i++) {
             const size_t at = size_t(masks[i]);
             event.draft[at] = picks[i].id;
@@ -86,7 +77,11 @@ void Decoder::denoise_masks(std::vector<int> &block) {
             event.accepted[at] = 1;
             block[at] = picks[i].id;
             seen_[picks[i].id]++;
+            rows.push_back(int(first_row(whole) + masks[i]));
+            places.push_back(place(at));
+            written.push_back(picks[i].id);
         }
+        note(m_.scratch.h.data(), rows, places, written);
         whole = false;
         result_.counters.denoise_steps++;
         event.block = int(result_.counters.blocks);
@@ -100,6 +95,9 @@ void Decoder::denoise_masks(std::vector<int> &block) {
 int64_t Decoder::first_computed(bool whole) const {
     return whole || o_.cache == StepCache::none ? 0 : state_.position - m_.spec.logit_shift;
 }
+
+// Of the last preview, which decides the block's first position.
+int64_t Decoder::first_row(bool whole) const { return state_.position - m_.spec.logit_shift - first_computed(whole); }
 
 void Decoder::preview_masks(const std::vector<int> &block, bool whole) {
     std::vector<int> canvas = block, rows;
@@ -119,19 +117,14 @@ void Decoder::preview_masks(const std::vector<int> &block, bool whole) {
 // For positions of the block, a few rows at a time: statistics of a canvas's rows may be many.
 std::vector<Pick> Decoder::pick_masks(const std::vector<int> &masks, bool whole, int step) {
     std::vector<HeadRule::Penalty> penalties;
-    HeadRule rule = head_rule(o_.sampling, seen_, penalties);
-    if (o_.stop_penalty != 0)
-        penalise(penalties, o_.stop_ids, o_.stop_penalty);
-    rule.penalties = penalties.data();
-    rule.penalty_count = int(penalties.size());
-    const int64_t row0 = state_.position - m_.spec.logit_shift - first_computed(whole);
+    const HeadRule rule = this->rule(penalties);
     const size_t most = size_t(m_.scratch.rows());
     std::vector<Pick> picks;
     for (size_t at = 0; at < masks.size(); at += most) {
         std::vector<int> rows;
         std::vector<double> u;
         for (size_t i = at; i < std::min(masks.size(), at + most); i++) {
-            rows.push_back(int(row0 + masks[i]));
+            rows.push_back(int(first_row(whole) + masks[i]));
             u.push_back(uniform(o_.sampling.seed, state_.position + masks[i], step));
         }
         HeadPass head = head_pass(m_, m_.scratch.h.data(), rows, rule);

@@ -11,11 +11,6 @@ namespace {
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 constexpr int kFirstStripes = 8; // that a row looks at in its first round; four times as many in each further one
 
-struct Candidate {
-    int id;
-    float logit;
-};
-
 bool before(const Candidate &a, const Candidate &b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
 uint64_t mix(uint64_t x) { // splitmix64's finaliser
@@ -87,6 +82,7 @@ class Best {
         std::make_heap(stripes_.begin(), stripes_.end(), Behind{this});
     }
 
+    int row() const { return row_; }
     bool done() const { return done_; }
 
     // The stripes of the next round.
@@ -122,13 +118,20 @@ class Best {
         done_ = enough() || stripes_.empty();
     }
 
+    std::vector<Candidate> tokens() const {
+        std::vector<Candidate> tokens;
+        for (const Kept &kept : kept_)
+            tokens.push_back(kept.token);
+        return tokens;
+    }
+
     Pick draw(double u, Confidence measure) {
         if (o_.top_k > 0 && o_.top_p < 1)
             cut();
         Walk walk{u * reached_};
         for (size_t i = 0; i < kept_.size() && walk.pass(int(i), kept_[i].weight); i++) {
         }
-        Pick pick{kept_[size_t(walk.at)].id, float(walk.weight / reached_)};
+        Pick pick{kept_[size_t(walk.at)].token.id, float(walk.weight / reached_)};
         if (measure == Confidence::margin)
             pick.confidence = float((kept_[0].weight - (kept_.size() > 1 ? kept_[1].weight : 0)) / reached_);
         for (size_t i = 0; measure == Confidence::entropy && i < kept_.size(); i++)
@@ -152,7 +155,7 @@ class Best {
     }
 
     void keep(const Candidate &c) {
-        kept_.push_back({c.id, weight(head_, row_, c.logit)});
+        kept_.push_back({c, weight(head_, row_, c.logit)});
         reached_ += kept_.back().weight;
     }
 
@@ -165,7 +168,7 @@ class Best {
     }
 
     struct Kept {
-        int id;
+        Candidate token;
         double weight;
     };
 
@@ -180,18 +183,18 @@ class Best {
     bool done_ = false;
 };
 
-std::vector<Pick> draw_from_best(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u,
-                                 Confidence measure) {
-    std::vector<Best> rows;
-    for (int row = 0; row < head.rows(); row++)
-        rows.emplace_back(head, o, row);
+// Looks at stripes until each of `rows` has its best tokens.
+void gather(HeadPass &head, std::vector<Best> &rows) {
+    std::vector<size_t> at(size_t(head.rows())); // of a row of the pass
+    for (size_t i = 0; i < rows.size(); i++)
+        at[size_t(rows[i].row())] = i;
     for (;;) {
         std::vector<HeadPass::Visit> visits;
         for (Best &row : rows)
             if (!row.done())
                 row.wish(visits);
         if (visits.empty())
-            break;
+            return;
         std::sort(visits.begin(), visits.end(), [](const auto &a, const auto &b) {
             return a.stripe != b.stripe ? a.stripe < b.stripe : a.row < b.row;
         });
@@ -203,12 +206,20 @@ std::vector<Pick> draw_from_best(HeadPass &head, const SamplingOptions &o, const
                     found[visit].push_back({first_id + i, logits[i]});
         });
         for (size_t i = 0; i < visits.size(); i++)
-            rows[size_t(visits[i].row)].add(found[i]);
-        head.pool().run(head.rows(), [&](int64_t row, int) {
+            rows[at[size_t(visits[i].row)]].add(found[i]);
+        head.pool().run(int64_t(rows.size()), [&](int64_t row, int) {
             if (!rows[size_t(row)].done())
                 rows[size_t(row)].settle();
         });
     }
+}
+
+std::vector<Pick> draw_from_best(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u,
+                                 Confidence measure) {
+    std::vector<Best> rows;
+    for (int row = 0; row < head.rows(); row++)
+        rows.emplace_back(head, o, row);
+    gather(head, rows);
     std::vector<Pick> picks;
     for (int row = 0; row < head.rows(); row++)
         picks.push_back(rows[size_t(row)].draw(u[size_t(row)], measure));
@@ -243,7 +254,7 @@ std::vector<Pick> pick(HeadPass &head, const SamplingOptions &o, const std::vect
 }
 
 std::vector<Pick> pick(HeadPass &head, const SamplingOptions &o, const std::vector<double> &u, Confidence measure) {
-    const bool best = o.temperature > 0 && (o.top_k > 0 || o.top_p < 1);
+    const bool best = o.cuts();
     std::vector<Pick> picks;
     if (o.temperature > 0)
         picks = best ? draw_from_best(head, o, u, measure) : draw_from_all(head, u);
@@ -256,6 +267,21 @@ std::vector<Pick> pick(HeadPass &head, const SamplingOptions &o, const std::vect
     else if (!best && measure != Confidence::random)
         add_confidence(head, measure, picks);
     return picks;
+}
+
+std::vector<std::vector<Candidate>> best_of(HeadPass &head, const std::vector<int> &rows, int count) {
+    SamplingOptions top;
+    top.top_k = count;
+    std::vector<Best> wanted;
+    for (int row : rows)
+        wanted.emplace_back(head, top, row);
+    gather(head, wanted);
+    std::vector<std::vector<Candidate>> best;
+    for (const Best &row : wanted) {
+        best.push_back(row.tokens());
+        best.back().resize(std::min(best.back().size(), size_t(count)));
+    }
+    return best;
 }
 
 } // namespace clover

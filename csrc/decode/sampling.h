@@ -20,6 +20,7 @@ struct SamplingOptions {
     double frequency_penalty = 0;  // subtracted per occurrence
     double repetition_penalty = 1; // divides a positive logit, multiplies a negative one
 
+    bool cuts() const { return temperature > 0 && (top_k > 0 || top_p < 1); }
     bool penalties() const { return presence_penalty != 0 || frequency_penalty != 0 || repetition_penalty != 1; }
 };
 
@@ -36,6 +37,11 @@ struct Pick {
     float confidence = 0; // where it is asked for, of the same distribution
 };
 
+struct Candidate {
+    int id;
+    float logit;
+};
+
 // Uniform in [0, 1): a hash of its arguments, so that rows may draw in any order.
 double uniform(uint64_t seed, int64_t position, int step);
 
@@ -46,6 +52,9 @@ HeadRule head_rule(const SamplingOptions &, const Occurrences &, std::vector<Hea
 std::vector<Pick> pick(HeadPass &, const SamplingOptions &, const std::vector<double> &u);
 // The same with their confidences.
 std::vector<Pick> pick(HeadPass &, const SamplingOptions &, const std::vector<double> &u, Confidence);
+
+// The `count` most probable tokens of each of `rows` of the pass, best first, ties to the lower id.
+std::vector<std::vector<Candidate>> best_of(HeadPass &, const std::vector<int> &rows, int count);
 
 // Margin or entropy from logits over all real tokens: confidence.cc.
 void add_confidence(HeadPass &, Confidence, std::vector<Pick> &);

@@ -8,18 +8,16 @@ namespace clover {
 
 void Decoder::decode_speculatively() {
     DecodeCounters &count = result_.counters;
-    Pick next = next_token();
+    Pick next = constraint_ ? Pick{next_allowed(), 1} : next_token();
     while (!done()) {
         tick_();
-        const int rows = int(std::min<int64_t>(o_.block_length, budget()));
-        std::vector<int> drafted = {next.id};
-        if (rows > 1) {
-            drafted = drafter_->draft(next.id, rows);
-            (external_ ? count.drafter_passes : count.denoise_steps)++;
-        }
-        seen_[next.id]++;
+        size_t given = 0;
+        const std::vector<int> drafted = draft(next.id, given);
+        for (size_t i = 0; i < given; i++)
+            seen_[drafted[i]]++;
         const int64_t start = state_.position;
-        const size_t kept = verify(drafted, next);
+        const size_t kept = constraint_ ? verify_allowed(drafted, given, next) : verify(drafted, next);
+        note_verified(drafted, kept, next);
         std::vector<int> tokens(drafted.begin(), drafted.begin() + std::ptrdiff_t(kept));
         Event event(Event::Type::step);
         event.block = int(count.blocks);
@@ -36,11 +34,42 @@ void Decoder::decode_speculatively() {
     state_.drop_rollback();
 }
 
+// `first`, what a constraint forces behind it (`given` tokens, with the first), and the drafter's guess.
+std::vector<int> Decoder::draft(int first, size_t &given) {
+    const int rows = int(std::min<int64_t>(o_.block_length, budget()));
+    std::vector<int> drafted = {first};
+    if (constraint_ && !is_stop(first))
+        for (int id : force(rows - 1, budget() - 1))
+            drafted.push_back(id);
+    given = drafted.size();
+    if (int(given) == rows || (constraint_ && is_stop(drafted.back())))
+        return drafted;
+    (external_ ? result_.counters.drafter_passes : result_.counters.denoise_steps)++;
+    return drafter_->draft(drafted, rows);
+}
+
+// Row by row of the pass that verified, the token behind it.
+void Decoder::note_verified(const std::vector<int> &drafted, size_t kept, const Pick &next) {
+    std::vector<int> rows, ids;
+    std::vector<int64_t> places;
+    for (size_t row = 0; row < kept; row++) {
+        rows.push_back(int(row));
+        places.push_back(place(row + 1));
+        ids.push_back(row + 1 < kept ? drafted[row + 1] : next.id);
+    }
+    note(m_.scratch.h.data(), rows, places, ids);
+}
+
+void Decoder::verify_pass(const std::vector<int> &drafted) {
+    m_.commit(state_, drafted, Logits::none, true, nullptr, tick_);
+    result_.counters.commits++;
+    last_.reset();
+}
+
 // How many tokens of the draft stand; `next` becomes the one behind them.
 size_t Decoder::verify(const std::vector<int> &drafted, Pick &next) {
     const int64_t start = state_.position;
-    m_.commit(state_, drafted, Logits::none, true, nullptr, tick_);
-    result_.counters.commits++;
+    verify_pass(drafted);
     // Penalties count the tokens in front, so that a row has its own; without them one pass over the head does.
     const size_t at_once = o_.sampling.penalties() ? 1 : drafted.size();
     std::vector<Pick> picks;
@@ -61,6 +90,24 @@ size_t Decoder::verify(const std::vector<int> &drafted, Pick &next) {
         seen_[next.id]++;
     }
     return drafted.size();
+}
+
+// The same under a constraint, which knows of the `given` tokens. There is no token behind the end of the text.
+size_t Decoder::verify_allowed(const std::vector<int> &drafted, size_t given, Pick &next) {
+    Deciding deciding{m_.scratch.h.data(), {}, {}, {}};
+    for (size_t row = given - 1; row < drafted.size(); row++) {
+        deciding.rows.push_back(int(row));
+        deciding.positions.push_back(state_.position + int64_t(row) + 1);
+    }
+    verify_pass(drafted);
+    for (size_t row = given - 1;; row++) {
+        if (is_stop(drafted[row]) || budget() == int64_t(row + 1))
+            return row + 1;
+        next.id = next_allowed(deciding, row + 1 - given, row + 1);
+        if (row + 1 == drafted.size() || next.id != drafted[row + 1])
+            return row + 1;
+        seen_[next.id]++;
+    }
 }
 
 } // namespace clover

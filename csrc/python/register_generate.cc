@@ -7,6 +7,7 @@
 
 #include "model/head.h"
 #include "python/bindings.h"
+#include "python/constraint.h"
 #include "python/engine.h"
 
 namespace py = pybind11;
@@ -15,13 +16,16 @@ namespace clover {
 namespace {
 
 py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py::dict &options,
-             const py::object &callback, Sequence *draft_state) {
+             const py::object &callback, Sequence *draft_state, const py::object &rule) {
     check_owner(engine, sequence);
     Engine *drafter = draft_state ? draft_state->engine.get() : nullptr;
     if (drafter == &engine)
         throw ArgumentError("draft_state: is a state of the model itself");
     const std::vector<int> prompt = ids_from(ids);
     const DecodeOptions plain = options_from(options);
+    std::optional<PythonConstraint> constraint;
+    if (!rule.is_none())
+        constraint.emplace(rule, engine.model.spec.vocab_size);
     Listener listener;
     if (!callback.is_none())
         listener = [&callback](const Event &event) {
@@ -35,8 +39,8 @@ py::dict run(Engine &engine, Sequence &sequence, const py::object &ids, const py
         std::optional<DraftModel> drafts;
         if (drafter)
             drafts.emplace(DraftModel{drafter->model, draft_state->state});
-        result =
-            generate(engine.model, sequence.state, prompt, plain, listener, check_signals, drafts ? &*drafts : nullptr);
+        result = generate(engine.model, sequence.state, prompt, plain, listener, check_signals,
+                          drafts ? &*drafts : nullptr, constraint ? &*constraint : nullptr);
     }
     return to_python(result);
 }
@@ -65,10 +69,15 @@ constexpr const char *kGenerateDoc =
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
     "confidence, confidence_temperature, stop_penalty, skip_rows, refresh, fused_commit, t_min, t_max, "
     "strategy, factor, credit, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
-    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, commit_last. callback(event) "
+    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, coreset_share, logprobs (-1: "
+    "none), "
+    "commit_last, mark. callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. draft_state: of a drafter, at the same position as the state; it\n"
-    "follows the text, and mode is speculative. Returns ids, finish_reason, stop_id and counters.";
+    "follows the text, and mode is speculative. constraint: an object with force(most, room) -> ids, allowed(), bits "
+    "and\n"
+    "advance(id, room) -> bool, which the text must follow: clover_edge.constrained.GrammarRule. Returns ids, "
+    "finish_reason, stop_id, logprobs and counters.";
 
 constexpr const char *kCheckDrafterDoc = "Raises ArgumentError naming the field where `drafter` cannot draft for this "
                                          "model, UnsupportedModelError where it\n"
@@ -83,7 +92,8 @@ constexpr const char *kDraftDoc = "One pass of a drafter over a block behind its
 void register_generate(py::class_<Engine, std::shared_ptr<Engine>> &model) {
     model
         .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
-             py::arg("callback") = py::none(), py::arg("draft_state") = py::none(), kGenerateDoc)
+             py::arg("callback") = py::none(), py::arg("draft_state") = py::none(), py::arg("constraint") = py::none(),
+             kGenerateDoc)
         .def("check_drafter", &check_drafter, py::arg("drafter"), kCheckDrafterDoc)
         .def("draft", &draft, py::arg("draft_state"), py::arg("ids"), kDraftDoc);
 }

@@ -22,6 +22,21 @@ const char *name_of(Finish finish) {
     return nullptr;
 }
 
+// (log-probability or None, ((id, log-probability), ...)) of each token
+py::list to_python(const std::vector<LogProb> &logprobs) {
+    py::list tokens;
+    for (const LogProb &each : logprobs) {
+        py::tuple top(each.top.size());
+        for (size_t i = 0; i < each.top.size(); i++)
+            top[i] = py::make_tuple(each.top[i].id, each.top[i].logit);
+        py::object value = py::none();
+        if (!std::isnan(each.value))
+            value = py::float_(each.value);
+        tokens.append(py::make_tuple(value, top));
+    }
+    return tokens;
+}
+
 } // namespace
 
 py::dict to_python(const Event &e) {
@@ -44,6 +59,7 @@ py::dict to_python(const Event &e) {
         d["block"] = e.block;
         d["ids"] = e.ids;
         d["finish"] = name_of(e.finish);
+        d["logprobs"] = to_python(e.logprobs);
     }
     return d;
 }
@@ -68,6 +84,7 @@ py::dict to_python(const DecodeResult &r) {
     d["ids"] = r.ids;
     d["finish_reason"] = name_of(r.finish);
     d["stop_id"] = r.stop_id < 0 ? py::object(py::none()) : py::object(py::int_(r.stop_id));
+    d["logprobs"] = to_python(r.logprobs);
     d["counters"] = counters;
     return d;
 }

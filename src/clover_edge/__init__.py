@@ -30,13 +30,33 @@ from .errors import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .chat import (
+        ChatDoneEvent,
+        ChatEvent,
+        ChatResult,
+        RefusedCall,
+        ThinkingEvent,
+        ToolCall,
+        ToolCallEvent,
+    )
     from .evaluation import Evaluation, evaluate
     from .generation import GenerationConfig, GenerationOptions
     from .model import Model, Prompt, load
-    from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
+    from .results import (
+        Counters,
+        DoneEvent,
+        DraftEvent,
+        Event,
+        GenerationResult,
+        TextEvent,
+        TokenLogprob,
+    )
 
 __all__ = [
     "ArgumentError",
+    "ChatDoneEvent",
+    "ChatEvent",
+    "ChatResult",
     "CheckpointError",
     "CloverError",
     "ContextLengthError",
@@ -50,7 +70,12 @@ __all__ = [
     "Model",
     "ModelFormatError",
     "OutOfMemoryError",
+    "RefusedCall",
     "TextEvent",
+    "ThinkingEvent",
+    "TokenLogprob",
+    "ToolCall",
+    "ToolCallEvent",
     "UnsupportedDeviceError",
     "UnsupportedModelError",
     "__version__",
@@ -63,12 +88,20 @@ __all__ = [
 _LAZY = {
     "Model": "model",
     "load": "model",
+    "ChatDoneEvent": "chat",
+    "ChatEvent": "chat",
+    "ChatResult": "chat",
     "Counters": "results",
     "DoneEvent": "results",
     "DraftEvent": "results",
     "GenerationConfig": "generation",
     "GenerationResult": "results",
+    "RefusedCall": "chat",
     "TextEvent": "results",
+    "ThinkingEvent": "chat",
+    "ToolCall": "chat",
+    "ToolCallEvent": "chat",
+    "TokenLogprob": "results",
     "Evaluation": "evaluation",
     "evaluate": "evaluation",
 }

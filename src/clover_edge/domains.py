@@ -37,10 +37,12 @@ INTEGERS = {
     "max_post_steps": (0, 2**31 - 1),
     "stability_threshold": (0, 10**9),
     "refresh": (0, 2**31 - 1),
+    "top_logprobs": (0, 20),
 }
 NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
+    "coreset_share": (lambda v: 0 <= v <= 1, "a share from 0 to 1"),
     "factor": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "credit": (lambda v: 0 <= v <= 100, "a number from 0 to 100"),
     "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),

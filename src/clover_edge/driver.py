@@ -10,11 +10,21 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from .generation import NO_MASK, GenerationConfig
-from .results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
+from .results import (
+    Counters,
+    DoneEvent,
+    DraftEvent,
+    Event,
+    GenerationResult,
+    TextEvent,
+    TokenLogprob,
+)
 from .text import Detokenizer, TextCodec
 
 if TYPE_CHECKING:
+    from ._core import Constraint
     from ._core import Model as CoreModel
+    from .sessions.held import Held
 
 Emit = Callable[[Event], bool]  # False: cancel
 
@@ -38,21 +48,38 @@ class _Assembler:
         self._first_width = first_width
         self._room = room  # positions of a canvas that are left; None: blocks are whole
         self._emit = emit or (lambda _: True)
+        self.written: list[int] = []  # of all blocks so far, the stop token left out
         self.detokenizer = Detokenizer(codec, config.stop)
+        self._logprobs: list[TokenLogprob] = []
+        self._reported = 0  # of them, in text events
 
     def __call__(self, event: dict[str, Any]) -> bool:
         kind = event["type"]
         if kind == "step" and self._width:
             return self._emit(self._draft(event))
         if kind == "block":
+            self.written += event["ids"]
             if self._room is not None:
                 self._room -= len(event["ids"])
-            text = self.detokenizer.push(event["ids"])
-            going = not text or self._emit(TextEvent(text))
+            self._logprobs += _logprobs(event)
+            going = self.emit_text(self.detokenizer.push(event["ids"]))
             if going and event["finish"] is None and self.detokenizer.stopped is None:
                 going = self.start(event["block"] + 1)
             return going and self.detokenizer.stopped is None
         return True
+
+    def emit_text(self, text: str) -> bool:
+        """Reports new final text, if there is any."""
+        if not text:
+            return True
+        logprobs = self.logprobs[self._reported :]
+        self._reported += len(logprobs)
+        return self._emit(TextEvent(text, logprobs))
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """Of the tokens read so far, where they are asked for."""
+        return tuple(self._logprobs[: len(self.detokenizer.ids)]) if self._logprobs else ()
 
     def start(self, block: int) -> bool:
         """Announces a block in which nothing is drafted yet."""
@@ -89,27 +116,42 @@ def run(
     canvas: bool,
     emit: Emit | None,
     drafter: CoreModel | None = None,
+    held: Held | None = None,
+    rule: Constraint | None = None,
 ) -> GenerationResult:
     """One generation in this thread. `emit` sees every event but the last, DoneEvent.
 
+    `held`: a session's state, which holds the beginning of the prompt and is left holding all
+    that was written, too; None: a fresh one.
     `absolute`: blocks count from the start of the prompt, whose tail is in the first one.
     `canvas`: the last block ends where the answer may end.
-    `drafter`: drafts in mode "speculative".
+    `drafter`: drafts in mode "speculative". `rule`: what the text must follow.
     """
     tail = len(prompt) % config.block_length if absolute else 0
     room = max_new_tokens if canvas else None
     assembler = _Assembler(codec, config, mask, config.block_length - tail, room, emit)
     started = time.perf_counter()
-    state = core.new_state(capacity)
-    drafts = config.mode == "speculative"
-    context = drafter.new_state(capacity) if drafter is not None and drafts else None
+    options = config.core_options(max_new_tokens)
+    cached = 0
+    if held is None:
+        state = core.new_state(capacity)
+        context = drafter.new_state(capacity) if drafter is not None else None
+    else:
+        state, context, cached = held.state, held.context, held.state.position
+        options |= {"commit_last": True, "mark": held.mark}
     assembler.start(0)
-    raw = core.generate(state, prompt, config.core_options(max_new_tokens), assembler, context)
+    stop_id = None
+    try:
+        drafts = None if drafter is None else context
+        raw = core.generate(state, prompt[cached:], options, assembler, drafts, rule)
+        stop_id = raw["stop_id"]
+    finally:
+        if held is not None:
+            end = [] if stop_id is None else [stop_id]
+            held.settle([*prompt, *assembler.written, *end])
     seconds = time.perf_counter() - started
     detokenizer = assembler.detokenizer
-    rest = detokenizer.finish()
-    if rest and emit:
-        emit(TextEvent(rest))
+    assembler.emit_text(detokenizer.finish())
     stopped = detokenizer.stopped is not None
     ids = detokenizer.ids if stopped else tuple(raw["ids"])
     tokens = len(ids) + (not stopped and raw["finish_reason"] == "stop")
@@ -117,7 +159,8 @@ def run(
         text=detokenizer.text,
         token_ids=ids,
         finish_reason="stop" if stopped else raw["finish_reason"],
-        counters=_counters(raw["counters"], len(prompt), tokens, seconds),
+        counters=_counters(raw["counters"], len(prompt), cached, tokens, seconds),
+        logprobs=assembler.logprobs if config.logprobs else None,
     )
 
 
@@ -160,12 +203,20 @@ def run_in_thread(start: Callable[[Emit], GenerationResult]) -> Generator[Event,
         thread.join()
 
 
+def _logprobs(block: dict[str, Any]) -> list[TokenLogprob]:
+    return [
+        TokenLogprob(token_id, value, top)
+        for token_id, (value, top) in zip(block["ids"], block["logprobs"], strict=False)
+    ]
+
+
 def _counters(
-    counters: dict[str, Any], prompt_tokens: int, tokens: int, seconds: float
+    counters: dict[str, Any], prompt_tokens: int, cached: int, tokens: int, seconds: float
 ) -> Counters:
     forwards = counters["forward_passes"]
     return Counters(
         prompt_tokens=prompt_tokens,
+        cached_tokens=cached,
         tokens=tokens,
         blocks=counters["blocks"],
         denoise_steps=counters["denoise_steps"],
@@ -178,7 +229,7 @@ def _counters(
         drafter_bytes_read=counters["drafter_bytes_read"],
         time_to_first_block=counters["first_block_seconds"] or seconds,
         prefill_tps=_rate(
-            prompt_tokens if counters["prefill_passes"] else 0, counters["prefill_seconds"]
+            prompt_tokens - cached if counters["prefill_passes"] else 0, counters["prefill_seconds"]
         ),
         decode_tps=_rate(tokens, counters["decode_seconds"]),
         peak_memory_bytes=_peak_memory(),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict
 
+from .constrained.request import ResponseFormat, format_of
 from .domains import INTEGERS, NUMBERS, integer_of, number_of, stop_strings, up_to
 from .errors import ArgumentError, ModelFormatError
 
@@ -55,9 +56,13 @@ class GenerationOptions(TypedDict, total=False):
     frequency_penalty: float | None
     repetition_penalty: float | None
     coreset_size: int | None
+    coreset_share: float | None
     skip_rows: bool | None
     refresh: int | None
     mode: str | None
+    logprobs: bool | None
+    top_logprobs: int | None
+    response_format: Mapping[str, Any] | None
     quality: str | None
 
 
@@ -106,11 +111,17 @@ class GenerationConfig:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     coreset_size: int | None = None  # experts a block may use; None: the model's; 0: all
+    coreset_share: float = 0.0  # of the experts that a step's rows would choose; 0: all
     skip_rows: bool = False  # decided positions are left out of previews: faster, approximate
     refresh: int = 0  # with skip_rows: every so many previews of a block leave none out; 0: never
     # "ar": one token a forward, the only mode of autoregressive models; "speculative": the same
     # text, drafted by previews or by a drafter, and verified by blocks.
     mode: str = "diffusion"
+    logprobs: bool = False  # each token's log-probability before penalties and temperature
+    top_logprobs: int = 0  # with logprobs: most probable tokens beside each, up to 20
+    # What the text must be: {"type": "json_schema", "json_schema": {...}} and the like; see
+    # clover_edge.constrained.
+    response_format: ResponseFormat | None = None
     stop_token_ids: tuple[int, ...] = ()
 
     @classmethod
@@ -133,13 +144,19 @@ class GenerationConfig:
             raise ArgumentError(
                 f"{unknown[0]}: is no generation option (there are: {', '.join(sorted(known))})"
             )
+        asked = _checked(_present(options, known), spec, drafts)
+        constrained = asked.get("response_format") is not None
+        if constrained:
+            _check_constrained(asked, spec)
+            known = known - set(NOT_CONSTRAINED)
         try:
             values = {**_of_model(spec, drafts), **_checked(_present(defaults, known), spec)}
             eos = defaults.get("eos_token_id", [])
             values["stop_token_ids"] = _token_ids([eos] if isinstance(eos, int) else eos, spec)
         except ArgumentError as error:
             raise ModelFormatError(path, "generation", str(error)) from None
-        asked = _checked(_present(options, known), spec, drafts)
+        if asked.get("top_logprobs") and not asked.get("logprobs"):
+            raise ArgumentError(f"top_logprobs: {asked['top_logprobs']}: needs logprobs=True")
         if starts_random(spec) and "temperature" in asked:
             asked = dict.fromkeys(("t_min", "t_max"), asked["temperature"]) | asked
         return cls(**{**values, **asked})
@@ -165,6 +182,7 @@ class GenerationConfig:
             "factor": self.factor,
             "credit": self.credit,
             **{name: getattr(self, name) for name in (*FULL_NAMES, *FULL_NUMBERS)},
+            "coreset_share": self.coreset_share,
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
             "temperature": self.temperature,
@@ -175,6 +193,7 @@ class GenerationConfig:
             "presence_penalty": self.presence_penalty,
             "frequency_penalty": self.frequency_penalty,
             "repetition_penalty": self.repetition_penalty,
+            "logprobs": self.top_logprobs if self.logprobs else -1,
             "commit_last": False,
             **{name: value for name, value in given.items() if value is not None},
         }
@@ -185,6 +204,7 @@ _NOT_WITH_FULL_ATTENTION = (
     "max_post_steps",
     "sub_block",
     "coreset_size",
+    "coreset_share",
     "skip_rows",
     "refresh",
     "credit",
@@ -208,6 +228,7 @@ DENOISING = (
     "stability_threshold",
     "confidence_threshold",
     "coreset_size",
+    "coreset_share",
     "skip_rows",
     "refresh",
 )
@@ -226,6 +247,20 @@ OF_MASKS = (
     "credit",
     "skip_rows",
     "refresh",
+)
+# Under a grammar positions are accepted from left to right, and texts end where it says.
+NOT_CONSTRAINED = (
+    "steps",
+    "edit_threshold",
+    "fixed_schedule",
+    "strategy",
+    "factor",
+    "credit",
+    "entropy_bound",
+    "confidence",
+    "confidence_temperature",
+    "eps",
+    "stop",
 )
 OF_RANDOM_IDS = ("t_min", "t_max", "stability_threshold", "confidence_threshold")
 
@@ -254,6 +289,14 @@ def _of_model(spec: Mapping[str, Any], drafts: int) -> dict[str, Any]:
     return {"block_length": _check("block_length", spec["block_size"], spec)}
 
 
+def _check_constrained(asked: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    if starts_random(spec):
+        raise ArgumentError("response_format: is not for models whose blocks start as random ids")
+    for name in NOT_CONSTRAINED:
+        if asked.get(name):
+            raise ArgumentError(f"{name}: {asked[name]!r}: is not for use with response_format")
+
+
 def _present(options: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     return {name: options[name] for name in known if options.get(name) is not None}
 
@@ -265,7 +308,7 @@ def _checked(
 
 
 _WORDS = {"mode": MODES, "strategy": STRATEGIES, **FULL_NAMES}
-_FLAGS = ("fixed_schedule", "skip_rows")
+_FLAGS = ("fixed_schedule", "skip_rows", "logprobs")
 _NUMBERS = {**NUMBERS, **{name: up_to(most) for name, most in FULL_NUMBERS.items()}}
 
 
@@ -287,6 +330,8 @@ def _check(name: str, value: Any, spec: Mapping[str, Any], drafts: int = 0) -> A
         raise ArgumentError(f"{name}: {value!r}: the model's blocks start as {start}")
     if name == "stop":
         return stop_strings(value)
+    if name == "response_format":
+        return format_of(value)
     if name in _WORDS:
         if value not in _WORDS[name]:
             raise ArgumentError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union, cast
 
-from .chat_template import ChatTemplate, check_messages, read_template
+from .chat import ChatEvent, ChatResult, ChatTemplate, Thinking, ToolChoice, Turn, read_template
 from .drafter import Drafter, open_drafter, refuse_drafter
 from .driver import Emit, run, run_in_thread
 from .errors import ArgumentError, ContextLengthError
@@ -23,12 +23,14 @@ from .generation import (
 )
 from .loader import PackedFolder, open_core, read_folder
 from .results import Event, GenerationResult
-from .text import TextCodec
+from .sessions.session import MEMORY_LIMIT, SNAPSHOT_EVERY, Session
+from .text import TextCodec, special_tokens
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._core import Model as CoreModel
+    from .constrained.grammar import Grammar
 
 Message = Mapping[str, Any]
 Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
@@ -63,6 +65,16 @@ class Model:
         return self._folder.path
 
     @property
+    def folder(self) -> PackedFolder:
+        """What it says of itself."""
+        return self._folder
+
+    @property
+    def drafter(self) -> Drafter | None:
+        """The drafter beside it."""
+        return self._drafter
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """Its files of weights."""
         return self._folder.files
@@ -90,6 +102,11 @@ class Model:
         return self._core
 
     @property
+    def template(self) -> ChatTemplate | None:
+        """The chat template."""
+        return self._template
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether chat() and prompts of messages work."""
         return self._template is not None
@@ -106,7 +123,7 @@ class Model:
         or prompt position that is not valid, and ContextLengthError when prompt and answer do not
         fit the context.
         """
-        start = self._prepare(prompt, options)
+        start = self.prepare(prompt, options)
         with self.exclusive():
             return start(None)
 
@@ -117,12 +134,12 @@ class Model:
 
         Checks its arguments at once. Closing or dropping the iterator cancels the generation.
         """
-        start = self._prepare(prompt, options)
-        return self._stream(start)
+        return self.run_stream(self.prepare(prompt, options))
 
-    def _stream(
+    def run_stream(
         self, start: Callable[[Emit | None], GenerationResult]
     ) -> Generator[Event, None, None]:
+        """The events of what `prepare` returned."""
         with self.exclusive():
             yield from run_in_thread(start)
 
@@ -148,29 +165,74 @@ class Model:
         messages: Sequence[Message],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool | None = None,
+        tool_choice: ToolChoice = "auto",
+        thinking: Thinking = None,
         **options: Unpack[GenerationOptions],
-    ) -> GenerationResult:
-        """The assistant's next message, through the checkpoint's chat template."""
-        ids = self.chat_prompt(messages, tools=tools, thinking=thinking)
-        return self.generate(ids, **options)
+    ) -> ChatResult:
+        """The assistant's next message, through the checkpoint's chat template, taken apart.
+
+        `messages` and `tools`: as OpenAI's API has them. `tool_choice`: "none" takes the tools
+        away. `thinking`: True and False set the template's `enable_thinking`; None and "auto"
+        leave the choice to it. Raises ArgumentError naming what is wrong with them, and when the
+        model has no template; options and their errors: generate().
+        """
+        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
+        return turn.result(self.generate(turn.ids, **options))
+
+    def chat_stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: ToolChoice = "auto",
+        thinking: Thinking = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Generator[ChatEvent, None, None]:
+        """The same as events: ThinkingEvent and TextEvent (final text), ToolCallEvent (whole
+        calls), DraftEvent, then ChatDoneEvent.
+
+        Checks its arguments at once. Closing or dropping the iterator cancels the generation.
+        """
+        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
+        return turn.events(self.stream(turn.ids, **options))
 
     def chat_prompt(
         self,
         messages: Sequence[Message],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool | None = None,
+        thinking: Thinking = None,
     ) -> list[int]:
-        """The token ids that the chat template makes of `messages`.
+        """The token ids that the chat template makes of `messages`. Errors: chat()."""
+        return Turn(self, messages, tools=tools, thinking=thinking).ids
 
-        Raises ArgumentError when the model has no template or it refuses the messages.
+    def session(
+        self,
+        *,
+        capacity: int | None = None,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> Session:
+        """A conversation that keeps what it has computed from turn to turn.
+
+        `capacity`: most tokens, prompt and answers together; left out, what the model takes.
+        `snapshot_every`: blocks between the points that it can go back to, beside each turn's
+        start; 0: none. `memory_limit`: bytes that all of these but the newest may take. Raises
+        ArgumentError, OutOfMemoryError.
         """
-        check_messages(messages)
-        if self._template is None:
-            raise ArgumentError(f"messages: {self.path} has no chat template; give text instead")
-        variables = {} if thinking is None else {"enable_thinking": thinking}
-        return self._codec.encode(self._template.render(messages, tools=tools, **variables))
+        return Session(
+            self, capacity=capacity, snapshot_every=snapshot_every, memory_limit=memory_limit
+        )
+
+    def load_session(self, path: str | Path) -> Session:
+        """The session that `Session.save` wrote, for this very model.
+
+        Raises SavedSessionError naming file, field and reason, ContextLengthError,
+        OutOfMemoryError.
+        """
+        from .sessions.saved import load_session
+
+        return load_session(self, Path(path))
 
     def tokenize(self, text: str) -> list[int]:
         """Token ids of a text, as generate() would take it."""
@@ -208,10 +270,11 @@ class Model:
         state = "closed" if self._core is None else f"{self._folder.recipe}, {self._core.isa}"
         return f"<clover_edge.Model {self.path} ({state})>"
 
-    def _prepare(
-        self, prompt: Prompt, options: Mapping[str, Any]
+    def prepare(
+        self, prompt: Prompt, options: Mapping[str, Any], session: Session | None = None
     ) -> Callable[[Emit | None], GenerationResult]:
-        """Checks everything that can be checked before work starts."""
+        """Checks everything that can be checked before work starts: the work is to be called by
+        whoever holds `exclusive()`. `session`: whose turn it is."""
         core, drafter = self.core, self._drafter
         options = self._planned(options)
         config = GenerationConfig.resolve(
@@ -222,10 +285,13 @@ class Model:
             **options,
         )
         ids = self._prompt_ids(prompt)
+        grammar = self._grammar(config)
         asked = options.get("max_new_tokens") is not None
-        new_tokens, capacity = self._room(len(ids), config, asked)
+        new_tokens, capacity = self._room(len(ids), config, asked, session)
+        drafts = None if drafter is None or config.mode != "speculative" else drafter.core
 
         def start(emit: Emit | None) -> GenerationResult:
+            held = None if session is None else session.resume(ids, capacity, drafts)
             return run(
                 core,
                 self._codec,
@@ -237,10 +303,20 @@ class Model:
                 absolute=self.spec.get("block_origin") == "absolute",
                 canvas=has_full_attention(self.spec),
                 emit=emit,
-                drafter=None if drafter is None else drafter.core,
+                drafter=drafts,
+                held=held,
+                rule=None if grammar is None else grammar.rule(),
             )
 
         return start
+
+    def _grammar(self, config: GenerationConfig) -> Grammar | None:
+        if config.response_format is None:
+            return None
+        from .constrained.grammar import grammar_of
+
+        stops = config.stop_token_ids
+        return grammar_of(config.response_format, self._codec, self.spec["vocab_size"], stops)
 
     def _planned(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options with those of the plan that `quality` asks for; the caller's own count."""
@@ -283,11 +359,15 @@ class Model:
             raise ArgumentError(f"prompt[{index}]: {token_id} is outside the vocabulary of {limit}")
         return token_id
 
-    def _room(self, prompt_tokens: int, config: GenerationConfig, asked: bool) -> tuple[int, int]:
+    def _room(
+        self, prompt_tokens: int, config: GenerationConfig, asked: bool, session: Session | None
+    ) -> tuple[int, int]:
         """New tokens to generate (at most a default of them, where the caller did not ask), and
         the positions that prompt and whole blocks take. Drafts end where the text does, and of a
         canvas the last block may be cut."""
-        limit = self.spec["max_positions"]
+        owner, limit = "model", self.spec["max_positions"]
+        if session is not None and session.capacity < limit:
+            owner, limit = "session", session.capacity
         if self._drafter is not None and config.mode == "speculative":
             limit = min(limit, self._drafter.max_positions)
         cut = config.mode != "diffusion" or has_full_attention(self.spec)
@@ -299,7 +379,7 @@ class Model:
         if needed > limit:
             raise ContextLengthError(
                 f"prompt: {prompt_tokens} tokens and {new_tokens} new ones, in blocks of {width}, "
-                f"take {needed} positions; the model has {limit}"
+                f"take {needed} positions; the {owner} has {limit}"
             )
         return new_tokens, needed
 
@@ -331,8 +411,9 @@ def load(
         raise ArgumentError(f"kv: {kv!r} is none of f32, f16, int8")
     folder = read_folder(path)
     refuse_drafter(folder)
-    codec = TextCodec(folder.path / "tokenizer.json")
-    template = read_template(folder.path, codec.special_tokens(folder.path))
+    template = read_template(folder.path, special_tokens(folder.path))
+    shown = () if template is None else template.markers
+    codec = TextCodec(folder.path / "tokenizer.json", shown)
     core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
     drafts = (
         None

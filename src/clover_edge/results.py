@@ -11,6 +11,7 @@ class Counters:
     """What a generation cost. Forwards and rows leave the prompt's prefill out."""
 
     prompt_tokens: int
+    cached_tokens: int  # of these, held by the session already and not computed again
     tokens: int  # generated, the stop token included
     blocks: int
     denoise_steps: int  # previews
@@ -22,9 +23,22 @@ class Counters:
     drafter_passes: int  # blocks that a drafter drafted: its passes are no forwards
     drafter_bytes_read: int  # its weight bytes
     time_to_first_block: float  # seconds from the call to the first finished block
-    prefill_tps: float  # prompt tokens a second; 0 where a prompt takes no pass of its own
+    prefill_tps: float  # computed prompt tokens a second; 0 where they take no pass of their own
     decode_tps: float  # generated tokens a second, prefill left out
     peak_memory_bytes: int  # of the process so far, mapped weights included
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """What the model says of one token of the text, in nats.
+
+    The log-softmax over real tokens (the mask left out) of the logits as they were at the step
+    that accepted the token, before penalties, temperature, top-k, top-p and any grammar.
+    """
+
+    token_id: int
+    logprob: float | None  # None: a grammar forced the token, and no forward saw its place before
+    top: tuple[tuple[int, float], ...]  # (token id, log-probability) of the likeliest, best first
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,7 @@ class GenerationResult:
     token_ids: tuple[int, ...]
     finish_reason: str  # "stop" | "length" | "cancelled"
     counters: Counters
+    logprobs: tuple[TokenLogprob, ...] | None = None  # of each token id, where they are asked for
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -47,9 +62,13 @@ class GenerationResult:
 
 @dataclass(frozen=True)
 class TextEvent:
-    """Text that is final: the texts of all such events concatenated are the result's text."""
+    """Text that is final: the texts of all such events concatenated are the result's text.
+
+    `logprobs`, where they are asked for: of the tokens read since the event before.
+    """
 
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)

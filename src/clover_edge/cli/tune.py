@@ -121,6 +121,8 @@ def _named(candidate: Candidate) -> str:
         parts.append(f"cache {candidate.cache}")
     if candidate.coreset_size:
         parts.append(f"coreset {candidate.coreset_size}")
+    if candidate.coreset_share:
+        parts.append(f"{candidate.coreset_share:.0%} of the experts")
     return ", ".join(parts)
 
 
