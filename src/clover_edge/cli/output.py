@@ -89,7 +89,8 @@ def counters_line(counters: Counters) -> str:
     return (
         f"{counters.tokens} tokens in {counters.forward_passes} forwards "
         f"({counters.tokens_per_forward:.2f} tokens per forward), "
-        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens}{kept}{prefill}"
+        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens}"
+        f"{kept}{prefill}"
     )
 
 
