@@ -33,14 +33,14 @@ GOALS: tuple[Goal, ...] = (
         "?[which|what] phone number [does {customer} have|do we have for {customer}]",
         "?[how|on which number] can I [call|reach|phone] [customer |our customer ]{customer}",
         ".[I need|I want|I'd like] the phone number [of|for] {customer}",
-    ), solvers.customer_field("phone", "The phone number of {customer} is {value}.")),
+    ), solvers.customer_field("phone")),
     Goal("customer_city", "single", CUSTOMER, (
         f"{LOOK} the [city|town|home town] of [|customer |our customer ]{{customer}}",
         "?[which|what] [city|town] is [|customer |our customer ]{customer} [in|from]",
         "?[in which city|where] [is|does] [|customer |our customer ]{customer} [based|live]",
         "?where [are {customer} based|is customer {customer} from]",
         "[find out|check|tell me] [where|in which city] customer {customer} [lives|is based|is]",
-    ), solvers.customer_field("city", "{customer} is in {value}.")),
+    ), solvers.customer_field("city")),
     Goal("customer_id", "single", CUSTOMER, (
         f"{LOOK} the [id|customer id|customer number] of [|customer ]{{customer}}",
         "[find|look up|search for|pull up|open] [the |]customer {customer}",
@@ -48,7 +48,7 @@ GOALS: tuple[Goal, ...] = (
         "?[do we|do I] have a customer [called|named] {customer}",
         "[pull up|open|find] the customer [record|file|entry] [of|for] {customer}",
         "?[which|what] [id|customer number] does {customer} have",
-    ), solvers.customer_field("id", "{customer} is customer {value}.")),
+    ), solvers.customer_field("id")),
     Goal("order", "single", {"order": "order"}, (
         "?[where's|where is|how is] [my |]order [|number ]{order}",
         "[track|check|check on|look up] [my |the |]order [|number ]{order}",
@@ -62,17 +62,17 @@ GOALS: tuple[Goal, ...] = (
         "?[what's|what is] the [status|state] of the {event}",
         f"{LOOK} the [status|state] of the {{event}}",
         "?has the {event} been [cancelled|moved|postponed]",
-    ), solvers.event_field("status", "The {event} is {value}.")),
+    ), solvers.event_field("status")),
     Goal("event_day", "single", EVENT, (
         "?[on which day|which day|what day] is the {event}", "?when is the {event}",
         f"{LOOK} the day of the {{event}}", "[check|find out|tell me] when the {event} is",
         "?[on which day|which day|what day] does the {event} take place",
-    ), solvers.event_field("day", "The {event} is on {value}.")),
+    ), solvers.event_field("day")),
     Goal("event_time", "single", EVENT, (
         "?[at what time|what time|how late] [is|does] the {event}[| start| begin]",
         f"{LOOK} the [time|start time|hour] of the {{event}}",
         "[check|find out|tell me] [at what time|what time] the {event} [is|starts|begins]",
-    ), solvers.event_field("time", "The {event} is at {value}.")),
+    ), solvers.event_field("time")),
     Goal("sum", "single", {"expression": "expression"}, (
         "?[what's|what is|how much is] {expression}",
         "[calculate|compute|work out|figure out|solve] {expression}",
@@ -84,12 +84,12 @@ GOALS: tuple[Goal, ...] = (
         "[check|find out|tell me] how many [seats|places|spots] {course} has [left|free]",
         f"{LOOK} the [free seats|free places|number of free seats] [in|of] {{course}}",
         "?are there [any |]free [seats|places|spots] [left |]in [|the ]{course}[| course| class]",
-    ), solvers.course_seats),
+    ), solvers.course_field("seats")),
     Goal("course_day", "single", COURSE, (
         "?[on which day|which day|what day|when] is the {course} course",
         f"{LOOK} the day of the {{course}} course",
         "[check|find out|tell me] [when|on which day|which day] the {course} course is",
-    ), solvers.course_day),
+    ), solvers.course_field("day")),
     Goal("price", "single", {"item": "countable"}, (
         "?[how much|what] do {item} cost", "?how much are [the |]{item}[| in the shop]",
         f"{LOOK} the [price|cost] of [|the ]{{item}}",
@@ -219,7 +219,7 @@ GOALS: tuple[Goal, ...] = (
         "[message|text] {person} [whether|if] the {event} [is still on|is cancelled|"
         "takes place|goes ahead]",
         "[tell|message|text|send] {person} the [status|state] of the {event}",
-    ), solvers.tell_status),
+    ), solvers.tell("status", "is")),
     Goal("tell_day", "multi", {**EVENT, "person": "person"}, (
         "[check|see|find out] [when|on which day] the {event} is and [tell|message|text] "
         "{person}",
@@ -227,7 +227,7 @@ GOALS: tuple[Goal, ...] = (
         "[look up|check|find] the day of the {event} and [tell|message|text] {person}",
         "?when is the {event}, [tell|message|text] {person}",
         "[message|text|send] {person} [the day of the {event}|when the {event} is]",
-    ), solvers.tell_day),
+    ), solvers.tell("day", "is on")),
     Goal("to_calendar", "multi", EVENT, (
         "[look up|check|find out] when the {event} is and [add|put] it [to|in|into] [my|the] "
         "calendar",

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from word_lists import words
 
-SHARE = 0.6  # of the examples
-GOAL_SHARE = 0.25  # of the goals: less of their wording may be missing
+SHARE = 0.4  # of the examples
+GOAL_SHARE = 0.15  # of the goals: less of their wording may be missing
 DROP, SWAP, INSERT = 0.07, 0.05, 0.06  # per word outside slot values
 FILLERS = words(
     "a about actually again all already any anyway around away back be been but by can could did "

@@ -239,7 +239,7 @@ def _counters(
             prompt_tokens - cached if counters["prefill_passes"] else 0, counters["prefill_seconds"]
         ),
         decode_tps=_rate(tokens, counters["decode_seconds"]),
-        peak_memory_bytes=_peak_memory(),
+        peak_memory_bytes=peak_memory(),
     )
 
 
@@ -247,7 +247,8 @@ def _rate(count: int, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0
 
 
-def _peak_memory() -> int:
+def peak_memory() -> int:
+    """Most bytes of memory that this process has taken so far; 0 where nobody says."""
     try:
         import resource
     except ImportError:  # no such call on Windows
