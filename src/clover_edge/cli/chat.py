@@ -206,7 +206,7 @@ class Chat:
         _note(f"{used} of {self._conversation.context} tokens of context are in use")
 
     def _help(self, _: str) -> None:
-        for name, (_, text) in self._commands.items():
+        for name, (_command, text) in self._commands.items():
             _note(f"{name:<8}{text}")
         _note('A line ending in \\ goes on in the next one; """ begins and ends several lines.')
 
