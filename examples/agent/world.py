@@ -14,16 +14,17 @@ Arguments = dict[str, str]
 
 # name -> (what it does, its parameters; "?" marks those that may be left out)
 SIGNATURES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "find_customer": ("Look up a customer: id, city and phone number.", ("name",)),
+    "find_customer": ("Look up a customer: id, city, phone; or one field.", ("name", "field?")),
     "list_invoices": ("List a customer's invoices.", ("customer",)),
     "create_invoice": ("Write an invoice to a customer.", ("customer", "amount")),
-    "check_course": ("Day and free seats of a course.", ("course",)),
+    "check_course": ("Look up a course: day, seats; or one field.", ("course", "field?")),
     "enroll_course": ("Sign a student up for a course.", ("course", "student?")),
-    "event_status": ("Status, day and time of an event.", ("title",)),
+    "event_status": ("Look up an event: status, day, time; or one field.", ("title", "field?")),
     "add_event": ("Put an event in the calendar.", ("title", "day", "time?")),
     "send_message": ("Send a person a message.", ("person", "text")),
     "take_note": ("Write a note.", ("text",)),
-    "get_price": ("Price and stock of an item of the shop.", ("item",)),
+    "get_price": ("Price of an item of the shop.", ("item",)),
+    "check_stock": ("How many of an item the shop has.", ("item",)),
     "add_to_cart": ("Put an item in the cart.", ("item", "quantity?")),
     "checkout": ("Pay for the cart.", ("payment?",)),
     "order_status": ("Status of an order.", ("order",)),
@@ -67,6 +68,18 @@ def same(a: str, b: str) -> bool:
     return a.casefold() == b.casefold()
 
 
+def fields(row: dict[str, str], known: tuple[str, ...], wanted: str) -> str:
+    """A row's fields, a line each, or the one that is wanted."""
+    if wanted and wanted not in known:
+        return f"error: no field {wanted}"
+    return "\n".join(f"{key}: {row[key]}" for key in known if wanted in ("", key))
+
+
+def count_of(number: str, none: str) -> str:
+    """A number of things, in a word where there is none."""
+    return none if number == "0" else number
+
+
 @dataclass
 class World:
     """The data of one task and what has been done in it.
@@ -101,11 +114,9 @@ class World:
     def _customer(self, customer: str) -> dict[str, str] | None:
         return self._find("customers", "id", customer) or self._find("customers", "name", customer)
 
-    def _find_customer(self, name: str) -> str:
+    def _find_customer(self, name: str, field: str = "") -> str:
         row = self._find("customers", "name", name)
-        if row is None:
-            return "error: no such customer"
-        return f"id: {row['id']}\ncity: {row['city']}\nphone: {row['phone']}"
+        return fields(row, ("id", "city", "phone"), field) if row else "error: no such customer"
 
     def _list_invoices(self, customer: str) -> str:
         row = self._customer(customer)
@@ -121,9 +132,11 @@ class World:
         self._change("invoice", customer=row["id"], amount=amount)
         return f"invoice: I{self.data['next']}"
 
-    def _check_course(self, course: str) -> str:
+    def _check_course(self, course: str, field: str = "") -> str:
         row = self._find("courses", "title", course)
-        return f"day: {row['day']}\nseats: {row['seats']}" if row else "error: no such course"
+        if row is None:
+            return "error: no such course"
+        return fields({**row, "seats": count_of(row["seats"], "full")}, ("day", "seats"), field)
 
     def _enroll_course(self, course: str, student: str = "me") -> str:
         row = self._find("courses", "title", course)
@@ -134,11 +147,9 @@ class World:
         self._change("enrolment", course=course, student=student)
         return "status: enrolled"
 
-    def _event_status(self, title: str) -> str:
+    def _event_status(self, title: str, field: str = "") -> str:
         row = self._find("events", "title", title)
-        if row is None:
-            return "error: no such event"
-        return f"status: {row['status']}\nday: {row['day']}\ntime: {row['time']}"
+        return fields(row, ("status", "day", "time"), field) if row else "error: no such event"
 
     def _add_event(self, title: str, day: str, time: str = "") -> str:
         self._change("calendar", title=title, day=day, time=time)
@@ -154,9 +165,11 @@ class World:
 
     def _get_price(self, item: str) -> str:
         row = self._find("products", "name", item)
-        if row is None:
-            return "error: no such item"
-        return f"price: {row['price']} euros\nstock: {row['stock']}"
+        return f"price: {row['price']} euros" if row else "error: no such item"
+
+    def _check_stock(self, item: str) -> str:
+        row = self._find("products", "name", item)
+        return f"stock: {count_of(row['stock'], 'sold out')}" if row else "error: no such item"
 
     def _add_to_cart(self, item: str, quantity: str = "1") -> str:
         if self._find("products", "name", item) is None:

@@ -48,7 +48,7 @@ GOALS: tuple[Goal, ...] = (
         "?[do we|do I] have a customer [called|named] {customer}",
         "[pull up|open|find] the customer [record|file|entry] [of|for] {customer}",
         "?[which|what] [id|customer number] does {customer} have",
-    ), solvers.customer_field("id")),
+    ), solvers.customer_id),
     Goal("order", "single", {"order": "order"}, (
         "?[where's|where is|how is] [my |]order [|number ]{order}",
         "[track|check|check on|look up] [my |the |]order [|number ]{order}",

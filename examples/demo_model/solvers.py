@@ -41,15 +41,20 @@ def done(value: str) -> tuple[str, list[str]]:
 def customer_field(key: str) -> Solver:
     """Look a customer up and state one field."""
     def solve(v):
-        [result] = yield [call("find_customer", name=v["customer"])]
+        [result] = yield [call("find_customer", name=v["customer"], field=key)]
         return last(read(result)[key])
     return solve
+
+
+def customer_id(v):
+    [result] = yield [call("find_customer", name=v["customer"])]
+    return last(read(result)["id"])
 
 
 def event_field(key: str) -> Solver:
     """Look an event up and state one field."""
     def solve(v):
-        [result] = yield [call("event_status", title=v["event"])]
+        [result] = yield [call("event_status", title=v["event"], field=key)]
         return last(read(result)[key])
     return solve
 
@@ -57,7 +62,7 @@ def event_field(key: str) -> Solver:
 def course_field(key: str) -> Solver:
     """Look a course up and state one field."""
     def solve(v):
-        [result] = yield [call("check_course", course=v["course"])]
+        [result] = yield [call("check_course", course=v["course"], field=key)]
         return last(read(result)[key])
     return solve
 
@@ -124,7 +129,7 @@ def owed(v):
 
 
 def note_phone(v):
-    [found] = yield [call("find_customer", name=v["customer"])]
+    [found] = yield [call("find_customer", name=v["customer"], field="phone")]
     text = f"{v['customer']} {read(found)['phone']}"
     [saved] = yield [call("take_note", text=text)]
     return done(read(saved)["status"])
@@ -153,8 +158,8 @@ def price_in(v):
 
 
 def buy_if_in_stock(v):
-    [result] = yield [call("get_price", item=v["item"])]
-    if read(result)["stock"] == "0":
+    [result] = yield [call("check_stock", item=v["item"])]
+    if read(result)["stock"] == "sold out":
         return last("sold out")
     yield [call("add_to_cart", item=v["item"], quantity=v["quantity"])]
     [paid] = yield [call("checkout", payment=v["payment"])]
@@ -170,8 +175,8 @@ def buy(v):
 
 
 def enrol_if_free(v):
-    [result] = yield [call("check_course", course=v["course"])]
-    if read(result)["seats"] == "0":
+    [result] = yield [call("check_course", course=v["course"], field="seats")]
+    if read(result)["seats"] == "full":
         return last("full")
     return (yield from enrol(v))
 
@@ -188,7 +193,7 @@ def refund_if(v):
 def tell(key: str, words: str) -> Solver:
     """Look an event up and send a person what was found."""
     def solve(v):
-        [result] = yield [call("event_status", title=v["event"])]
+        [result] = yield [call("event_status", title=v["event"], field=key)]
         text = f"the {v['event']} {words} {read(result)[key]}"
         [sent] = yield [call("send_message", person=v["person"], text=text)]
         return done(read(sent)["status"])

@@ -25,8 +25,9 @@ FORM = (
 WORDS = r"\p{L}[\p{L}_]*|\p{N}|\n|[^\p{L}\p{N}\n]"
 
 # The form of Clover's own template without its system text: calls as in `format_answer`, results
-# of tools as a user's turn. `tools` is not used: the model knows its tools by name.
+# of tools as a user's turn. `tools` is taken and not written out.
 CHAT_TEMPLATE = """\
+{%- if tools %}{# the model knows its tools by name #}{% endif %}
 {%- for message in messages %}
     {%- if message.role == 'tool' %}
         {%- if loop.first or loop.previtem.role != 'tool' %}

@@ -68,7 +68,7 @@ def schedule(share: float, peak: float) -> tuple[float, Mix]:
 
 def extension(share: float, peak: float) -> tuple[float, Mix]:
     """The same for a run that extends another: warm up again, decay to zero, half of it turns."""
-    lr = 0.3 * peak * min(1.0, share / 0.02) * min(1.0, max(0.0, 1.0 - share) / 0.6)
+    lr = 0.3 * peak * min(1.0, share / 0.02) * min(1.0, max(0.0, 1.0 - share) / 0.4)
     return lr, Mix(made_up=0.45, copying=0.04, episodes=0.5)
 
 
