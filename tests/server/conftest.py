@@ -19,7 +19,6 @@ import clover_edge
 from clover_edge import demo
 from clover_edge.server.live import running
 
-
 # The demo model was trained without descriptions of tools: its prompts leave them out.
 TOOLS_UNSAID = "{%- if tools %}{#- written as <function= and <parameter= -#}{%- endif %}"
 

@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("schemathesis", reason="needs the extra 'test'")
 
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -26,6 +27,14 @@ from schemathesis.specs.openapi.checks import (
 import clover_edge
 from clover_edge.server.live import running
 
+PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/models",
+    "/v1/models/{model}",
+    "/health",
+    "/metrics",
+)
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -38,37 +47,38 @@ CHECKS = [
 EXAMPLES = int(os.environ.get("CLOVER_TEST_EXAMPLES", "15"))  # requests of each route
 
 
+CASES = [(path, GenerationMode.POSITIVE) for path in PATHS]
+CASES += [(path, GenerationMode.NEGATIVE) for path in PATHS[:2]]  # the others have no body
+
+
 @pytest.fixture(scope="module")
 def described(demo_model: clover_edge.Model) -> Iterator[Any]:
     with running(demo_model, name="demo", max_tokens=8) as url:
         yield schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 
-schema = schemathesis.pytest.from_fixture("described")
+@pytest.mark.parametrize(("path", "mode"), CASES)
+def test_answers_are_as_described(described: Any, path: str, mode: GenerationMode) -> None:
+    """Requests that fit the description, and requests that do not."""
+    (operation,) = [each.ok() for each in described.get_all_operations() if each.ok().path == path]
 
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(mode))
+    def ask(case: schemathesis.Case) -> None:
+        case.call_and_validate(checks=CHECKS)
 
-@schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-def test_answers_are_as_described(case: schemathesis.Case) -> None:
-    case.call_and_validate(checks=CHECKS)
+    ask()
 
 
 def test_what_is_described(http: httpx.Client) -> None:
     description = http.get("/openapi.json").json()
-    assert set(description["paths"]) == {
-        "/v1/chat/completions",
-        "/v1/completions",
-        "/v1/models",
-        "/v1/models/{model}",
-        "/health",
-        "/metrics",
-    }
+    assert set(description["paths"]) == set(PATHS)
     envelope = {"$ref": "#/components/schemas/ErrorEnvelope"}
     for operations in description["paths"].values():
         for operation in operations.values():

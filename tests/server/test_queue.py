@@ -151,7 +151,8 @@ def test_too_long_an_answer(serving: Callable[..., str], gate: Gate) -> None:
     assert answer.headers["x-should-retry"] == "false"
     gate.open()
     gate.until(ended=1)
-    streamed = post(url, stream=True)  # whose first event has come: the error is an event
+    # Where an event has come, the status is said: the error is an event, too.
+    streamed = post(url, stream=True, clover={"progress": True})
     assert streamed.status_code == 200
     assert '"code":"time_limit"' in streamed.text and "[DONE]" not in streamed.text
     gate.open()
@@ -192,7 +193,7 @@ def test_a_server_that_ends_cancels_what_takes_too_long(
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         with running(demo_model, shutdown_limit=0.2) as url:
-            first = pool.submit(post, url, stream=stream)
+            first = pool.submit(post, url, stream=stream, clover={"progress": stream})
             gate.until(begun=1)
             threading.Timer(0.6, gate.open).start()
         answer = first.result()
@@ -211,7 +212,8 @@ def test_concurrent_clients_get_their_own_answers(url: str, demo_model: clover_e
             messages: Any = [{"role": "user", "content": asks[number]}]
             if number % 2:
                 answer = client.chat.completions.create(model="demo", messages=messages)
-                return [call.function.model_dump() for call in answer.choices[0].message.tool_calls]
+                calls = answer.choices[0].message.tool_calls
+                return [call.function.model_dump() for call in calls]
             chunks = client.chat.completions.create(model="demo", messages=messages, stream=True)
             found = [call for each in chunks for call in each.choices[0].delta.tool_calls or ()]
             return [call.function.model_dump() for call in found]

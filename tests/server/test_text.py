@@ -110,7 +110,8 @@ def test_progress(http: httpx.Client, demo_model: clover_edge.Model) -> None:
     assert {draft["block"] for draft in drafts} == set(range(cost["blocks"]))
     assert sum(draft["step"] > 0 for draft in drafts) == cost["denoise_steps"]
     assert all(set(draft["states"]) == {"masked"} for draft in drafts if draft["step"] == 0)
-    expected = demo_model.chat(JOKE, block_length=16).counters
+    prompt = demo_model.chat_prompt(JOKE)
+    expected = demo_model.session().generate(prompt, block_length=16).counters
     assert cost["forward_passes"] == expected.forward_passes
 
 

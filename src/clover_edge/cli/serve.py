@@ -6,8 +6,8 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,10 +100,10 @@ def _handle(arguments: argparse.Namespace) -> int:
             f"serve: needs the package {error.name}: pip install 'clover-edge[server]'"
         ) from None
     settings = _settings(arguments)
-    _log_to_stderr(quiet=bool(arguments.quiet))
     if not settings.is_local and settings.api_key is None:
         _say(f"warning: bound to {settings.host} without --api-key: whoever reaches it may use it")
     with ExitStack() as stack:
+        stack.enter_context(_log_to_stderr(quiet=bool(arguments.quiet)))
         path = arguments.model or os.environ.get(MODEL_VARIABLE)
         if path is None:
             handle = pack()
@@ -157,10 +157,16 @@ def _say(line: str) -> None:
     print(f"clover-edge: {line}", file=sys.stderr, flush=True)
 
 
-def _log_to_stderr(*, quiet: bool) -> None:
+@contextmanager
+def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
     logger = logging.getLogger("clover_edge.server")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
     logger.addHandler(handler)
+    before = logger.level
     logger.setLevel(logging.WARNING if quiet else logging.INFO)
-    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)

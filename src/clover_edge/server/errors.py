@@ -64,13 +64,16 @@ def timed_out(limit: float) -> ApiError:
     return ApiError(504, message, kind="timeout_error", code="time_limit", headers=headers)
 
 
-def of_exception(error: Exception) -> ApiError | None:
-    """What a request's exception tells its client; None for one that is the server's own fault."""
+def of_exception(error: Exception, prompt: str = "prompt") -> ApiError | None:
+    """What a request's exception tells its client; None for one that is the server's own fault.
+
+    `prompt`: the field that the prompt came from.
+    """
     if isinstance(error, ApiError):
         return error
     if isinstance(error, (ArgumentError, ContextLengthError)):
         found = _PARAM.match(str(error))
-        param = found and _FIELDS.get(found[1], found[1]) + found[2]
+        param = found and {**_FIELDS, "prompt": prompt}.get(found[1], found[1]) + found[2]
         too_long = isinstance(error, ContextLengthError)
         code = "context_length_exceeded" if too_long else "invalid_value"
         return ApiError(400, str(error), param=param, code=code)

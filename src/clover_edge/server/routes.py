@@ -22,7 +22,7 @@ from .responses import (
 )
 from .service import Service
 from .source import ServedEvent
-from .streams import EventStream, unless_gone, whole
+from .streams import EventStream, first_of, unless_gone, whole
 from .worker import Job
 
 router = APIRouter()
@@ -93,7 +93,7 @@ async def _answer(
     events = job.events(pause=limits.keep_alive, limit=limits.time_limit)
     try:
         if stream:
-            first = await unless_gone(anext(events), request.receive)
+            first = await unless_gone(first_of(events), request.receive)
             return EventStream(job, first, events, lambda event: answer.chunks(observe(event)))
         found = await unless_gone(whole(events), request.receive)
         text = answer.whole(found).json_bytes()

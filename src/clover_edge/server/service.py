@@ -13,7 +13,7 @@ from fastapi import Request
 from ..model import Model
 from ..results import Counters
 from ..sessions import PrefixStore
-from .errors import ApiError
+from .errors import ApiError, of_exception
 from .metrics import Metrics
 from .requests import ChatRequest, CompletionRequest
 from .settings import Settings
@@ -54,6 +54,7 @@ class Service:
         messages = [message.model_dump(exclude_none=True) for message in request.messages]
         return await self._submit(
             lambda: self._source.chat(messages, options, self._new_tokens, **request.choices()),
+            "messages",
             progress=request.progress,
         )
 
@@ -63,6 +64,7 @@ class Service:
         prompt = request.plain_prompt()
         return await self._submit(
             lambda: self._source.complete(prompt, options, self._new_tokens),
+            "prompt",
             progress=request.progress,
         )
 
@@ -82,9 +84,13 @@ class Service:
             options["seed"] = secrets.randbits(63)
         return options
 
-    async def _submit(self, prepare: Callable[[], Start], *, progress: bool) -> Job:
-        # Templates, tokenizer and checks of arguments take their time with long prompts.
-        job = Job(await asyncio.to_thread(prepare), progress=progress)
+    async def _submit(self, prepare: Callable[[], Start], prompt: str, *, progress: bool) -> Job:
+        try:
+            # Templates, tokenizer and checks of arguments take their time with long prompts.
+            start = await asyncio.to_thread(prepare)
+        except Exception as error:
+            raise of_exception(error, prompt) or error from error
+        job = Job(start, progress=progress)
         self.worker.submit(job)
         return job
 

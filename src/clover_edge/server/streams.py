@@ -53,6 +53,14 @@ async def whole(events: AsyncIterator[ServedEvent | None]) -> list[ServedEvent]:
     return found
 
 
+async def first_of(events: AsyncIterator[ServedEvent | None]) -> ServedEvent | None:
+    """The first event; ApiError where the server has cancelled the job before it."""
+    try:
+        return await anext(events)
+    except StopAsyncIteration:
+        raise _cancelled() from None
+
+
 def is_last(event: ServedEvent) -> bool:
     """Whether it is the event that has the result."""
     return isinstance(event, (DoneEvent, ChatDoneEvent))
