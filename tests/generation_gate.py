@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
 
 import pytest
 
-from clover_edge.results import Event
 from clover_edge.server import service
+from clover_edge.server.source import Events, Start
 from clover_edge.server.worker import Job
 
 PATIENCE = 120.0  # seconds that a test waits for something that must happen
-Start = Callable[[], Generator[Event, None, None]]
 
 
 class Gate:
@@ -23,12 +21,12 @@ class Gate:
         self._changed = threading.Condition()
         self.begun = self.ended = 0
 
-        def gated_job(start: Start, *, drafts: bool) -> Job:
-            return Job(lambda: self._gated(start), drafts=drafts)
+        def gated_job(start: Start, *, progress: bool) -> Job:
+            return Job(lambda: self._gated(start), progress=progress)
 
         monkeypatch.setattr(service, "Job", gated_job)
 
-    def _gated(self, start: Start) -> Generator[Event, None, None]:
+    def _gated(self, start: Start) -> Events:
         events = start()
         self._count("begun")
         try:

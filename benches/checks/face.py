@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from checks.face_server import (
-    clients_at_once,
-    described_answers,
-    official_client,
-    page_in_chromium,
-)
+from checks import face_agent, face_server, face_sessions
 
-CHECKS = (official_client, described_answers, clients_at_once, page_in_chromium)
+CHECKS = (*face_server.CHECKS, *face_sessions.CHECKS, *face_agent.CHECKS)

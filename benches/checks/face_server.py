@@ -14,7 +14,7 @@ import threading
 import time
 import xml.etree.ElementTree as xml
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ class _Clients:
     def _ask(self, http: Any, rng: random.Random) -> str:
         ask = rng.choice(list(self._answers))
         way = rng.choice(("whole", "stream", "left"))
-        body = {"messages": [{"role": "user", "content": ask}], "stream": way != "whole"}
+        body = {"messages": [_user(ask)], "stream": way != "whole"}
         with http.stream("POST", "/v1/chat/completions", json=body) as answer:
             if answer.status_code in (429, 503) and "retry-after" in answer.headers:
                 return "refused"
@@ -130,16 +130,30 @@ class _Clients:
         return "answered" if text == self._answers[ask] else f"another answer to {ask!r}: {text!r}"
 
 
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    """Text and calls of an answer, in one line."""
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    lines = [f"{call['name']} {json.loads(call['arguments'])}" for call in calls]
+    return " | ".join([message["content"] or "", *lines])
+
+
 def _whole(answer: Any) -> str:
-    content: str = json.loads(answer.read())["choices"][0]["message"]["content"]
-    return content
+    return _said(json.loads(answer.read())["choices"][0]["message"])
 
 
 def _streamed(answer: Any) -> str:
     events = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
     assert events[-1] == "[DONE]"
-    chunks = [json.loads(event) for event in events[:-1]]
-    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+    message: dict[str, Any] = {"content": "", "tool_calls": []}
+    for event in events[:-1]:
+        delta = json.loads(event)["choices"][0]["delta"]
+        message["content"] += delta.get("content") or ""
+        message["tool_calls"] += delta.get("tool_calls") or []
+    return _said(message)
 
 
 @contextmanager
@@ -165,8 +179,7 @@ def clients_at_once(context: Context) -> Iterator[Row]:
     path, log = context.demo_model(RECIPE), context.scratch / "server.log"
     with load(path) as model:
         asks = [row["request"] for row in task_rows("combinations")[:ASKS]]
-        chats = [[{"role": "user", "content": ask}] for ask in asks]
-        answers = {ask: model.chat(chat).text for ask, chat in zip(asks, chats, strict=True)}
+        answers = {ask: _said(model.chat([_user(ask)]).message()) for ask in asks}
     with _served(path, log) as (process, url):
         clients = _Clients(url, answers, seconds)
         pressing = threading.Thread(target=clients.run)
@@ -190,3 +203,6 @@ def clients_at_once(context: Context) -> Iterator[Row]:
     growth = statistics.median(warm[-third:]) / statistics.median(warm[:third])
     note = f"{statistics.median(warm[-third:]) / 1e6:.0f} MB at the end"
     yield at_most(f"{label} growth of memory", growth, GROWTH, "{:.3f}", "x", note)
+
+
+CHECKS = (official_client, described_answers, clients_at_once, page_in_chromium)

@@ -164,13 +164,21 @@ void Decoder::reserve(int64_t prompt_tokens) {
 
 size_t Decoder::piece(size_t left) const {
     const int64_t to_mark = o_.mark - state_.position;
-    const size_t most = drafter_ ? size_t(Model::kChunkRows) : left; // a drafter follows pass by pass
+    size_t most = left;
+    if (drafter_) // follows pass by pass
+        most = Model::kChunkRows;
+    else if (listener_ && !m_.spec.full_mask() && !m_.spec.blocks_from_ends()) {
+        // Whole passes, so that the listener can cancel between them; the state is the same.
+        const int64_t width = m_.spec.block_mask() ? m_.spec.block_size : 1;
+        const int64_t end = (state_.position + Model::kChunkRows) / width * width;
+        most = size_t(end > state_.position ? end - state_.position : width - state_.position % width);
+    }
     return std::min(
         {left, most, to_mark > 0 && !state_.cuttable() && !m_.spec.blocks_from_ends() ? size_t(to_mark) : left});
 }
 
 void Decoder::prefill(const std::vector<int> &prompt) {
-    for (size_t at = 0, n = 0; at < prompt.size(); at += n) {
+    for (size_t at = 0, n = 0; at < prompt.size() && !done(); at += n) {
         n = piece(prompt.size() - at);
         const auto begin = prompt.begin() + std::ptrdiff_t(at);
         m_.commit(state_, {begin, begin + std::ptrdiff_t(n)}, Logits::none, false, nullptr, tick_);
@@ -180,11 +188,11 @@ void Decoder::prefill(const std::vector<int> &prompt) {
             state_.mark(true);
         if (!m_.spec.full_mask())
             result_.counters.prefill_passes += (int64_t(n) + Model::kChunkRows - 1) / Model::kChunkRows;
+        result_.counters.prefill_seconds = seconds();
+        Event event(Event::Type::prefill);
+        event.tokens = int64_t(at + n);
+        notify(event);
     }
-    result_.counters.prefill_seconds = seconds();
-    Event event(Event::Type::prefill);
-    event.tokens = int64_t(prompt.size());
-    notify(event);
 }
 
 DecodeResult Decoder::run(const std::vector<int> &prompt) {

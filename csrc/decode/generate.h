@@ -70,7 +70,7 @@ struct Event {
     explicit Event(Type type) : type(type) {}
 
     Type type;
-    int64_t tokens = 0; // prefill: committed tokens of the prompt
+    int64_t tokens = 0; // prefill: committed tokens of the prompt so far; an event a pass or so
     int block = 0;      // counted from 0
     int step = 0;       // of the block, counted from 0
     // step: the block behind it, the mask id where still masked, or the next step's noise; block: its final tokens,

@@ -123,13 +123,18 @@ Model::Model(const Spec &s, const std::vector<std::string> &files, const std::ve
     require_memory("the weights that every pass reads", weights.dense_bytes);
 }
 
+Model::Needs Model::needs(int64_t max_tokens) const {
+    const int rows = spec.full_mask() ? int(max_tokens) : std::max(1, spec.block_size); // of a pass
+    return {State::bytes(spec, kv_format, max_tokens), scratch.bytes(chunk_of(*this, rows), rows)};
+}
+
 void Model::check_capacity(int64_t least, int64_t max_tokens, int64_t held) const {
     if (max_tokens < least || max_tokens > spec.max_positions)
         throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes " +
                                  std::to_string(least) + " to " + std::to_string(spec.max_positions));
-    const int rows = spec.full_mask() ? int(max_tokens) : std::max(1, spec.block_size); // of a pass
+    const Needs bytes = needs(max_tokens);
     require_memory("a state for " + std::to_string(max_tokens) + " tokens and its working memory",
-                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(chunk_of(*this, rows), rows) - held);
+                   bytes.state + bytes.working - held);
 }
 
 State Model::new_state(int64_t max_tokens) const {

@@ -66,6 +66,12 @@ class Model {
     Model(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
           const ModelOptions &);
 
+    // Bytes of a state for `max_tokens` tokens, and of the working memory of its passes.
+    struct Needs {
+        int64_t state, working;
+    };
+    Needs needs(int64_t max_tokens) const;
+
     // An empty state for at most `max_tokens` tokens. Throws ContextLengthError, MemoryError.
     State new_state(int64_t max_tokens) const;
 

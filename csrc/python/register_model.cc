@@ -275,6 +275,16 @@ void register_model(py::module_ &m) {
             "threads", [](const Engine &e) { return e.model.pool.size(); }, "Threads in use.")
         .def_property_readonly(
             "weight_bytes", [](const Engine &e) { return e.model.weights.bytes; }, "Bytes of all tensors.")
+        .def_property_readonly(
+            "dense_bytes", [](const Engine &e) { return e.model.weights.dense_bytes; },
+            "Bytes of the tensors that every pass reads; experts may stay on disk.")
+        .def(
+            "needs",
+            [](const Engine &e, int64_t max_tokens) {
+                const Model::Needs needs = e.model.needs(max_tokens);
+                return py::make_tuple(needs.state, needs.working);
+            },
+            py::arg("max_tokens"), "Bytes of a state for so many tokens, and of the working memory of its passes.")
         .def_property_readonly("counters", &counters,
                                "Totals since loading: rows of all passes, distinct experts summed over layers and\n"
                                "passes (experts_touched), weight bytes read (bytes_read).")

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         DraftEvent,
         Event,
         GenerationResult,
+        PrefillEvent,
         TextEvent,
         TokenLogprob,
     )
@@ -70,6 +71,7 @@ __all__ = [
     "Model",
     "ModelFormatError",
     "OutOfMemoryError",
+    "PrefillEvent",
     "RefusedCall",
     "TextEvent",
     "ThinkingEvent",
@@ -96,6 +98,7 @@ _LAZY = {
     "DraftEvent": "results",
     "GenerationConfig": "generation",
     "GenerationResult": "results",
+    "PrefillEvent": "results",
     "RefusedCall": "chat",
     "TextEvent": "results",
     "ThinkingEvent": "chat",

@@ -16,6 +16,7 @@ from .results import (
     DraftEvent,
     Event,
     GenerationResult,
+    PrefillEvent,
     TextEvent,
     TokenLogprob,
 )
@@ -40,7 +41,10 @@ class _Assembler:
         first_width: int,
         room: int | None,
         emit: Emit | None,
+        prompt: tuple[int, int],
     ) -> None:
+        """`prompt`: its tokens, and how many of them the state holds."""
+        self._prompt_tokens, self._cached = prompt
         self._codec = codec
         self._mask = mask
         drafts = emit is not None and config.mode == "diffusion"
@@ -66,6 +70,8 @@ class _Assembler:
             if going and event["finish"] is None and self.detokenizer.stopped is None:
                 going = self.start(event["block"] + 1)
             return going and self.detokenizer.stopped is None
+        if kind == "prefill" and (read := self._cached + event["tokens"]) < self._prompt_tokens:
+            return self._emit(PrefillEvent(read, self._prompt_tokens))
         return True
 
     def emit_text(self, text: str) -> bool:
@@ -129,7 +135,6 @@ def run(
     """
     tail = len(prompt) % config.block_length if absolute else 0
     room = max_new_tokens if canvas else None
-    assembler = _Assembler(codec, config, mask, config.block_length - tail, room, emit)
     started = time.perf_counter()
     options = config.core_options(max_new_tokens)
     cached = 0
@@ -139,6 +144,8 @@ def run(
     else:
         state, context, cached = held.state, held.context, held.state.position
         options |= {"commit_last": True, "mark": held.mark}
+    width = config.block_length - tail
+    assembler = _Assembler(codec, config, mask, width, room, emit, (len(prompt), cached))
     assembler.start(0)
     stop_id = None
     try:
@@ -232,7 +239,7 @@ def _counters(
             prompt_tokens - cached if counters["prefill_passes"] else 0, counters["prefill_seconds"]
         ),
         decode_tps=_rate(tokens, counters["decode_seconds"]),
-        peak_memory_bytes=_peak_memory(),
+        peak_memory_bytes=peak_memory(),
     )
 
 
@@ -240,7 +247,8 @@ def _rate(count: int, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0
 
 
-def _peak_memory() -> int:
+def peak_memory() -> int:
+    """Most bytes of memory that this process has taken so far; 0 where nobody says."""
     try:
         import resource
     except ImportError:  # no such call on Windows

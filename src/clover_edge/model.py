@@ -8,20 +8,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Union, cast
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from .chat import ChatEvent, ChatResult, ChatTemplate, Thinking, ToolChoice, Turn, read_template
 from .drafter import Drafter, open_drafter, refuse_drafter
-from .driver import Emit, run, run_in_thread
-from .errors import ArgumentError, ContextLengthError
-from .generation import (
-    DEFAULT_MAX_NEW_TOKENS,
-    NO_MASK,
-    GenerationConfig,
-    GenerationOptions,
-    has_full_attention,
-)
+from .driver import Emit, run_in_thread
+from .errors import ArgumentError
+from .generation import GenerationOptions
 from .loader import PackedFolder, open_core, read_folder
+from .preparation import prepare
 from .results import Event, GenerationResult
 from .sessions.session import MEMORY_LIMIT, SNAPSHOT_EVERY, Session
 from .text import TextCodec, special_tokens
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._core import Model as CoreModel
-    from .constrained.grammar import Grammar
 
 Message = Mapping[str, Any]
 Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
@@ -275,113 +269,7 @@ class Model:
     ) -> Callable[[Emit | None], GenerationResult]:
         """Checks everything that can be checked before work starts: the work is to be called by
         whoever holds `exclusive()`. `session`: whose turn it is."""
-        core, drafter = self.core, self._drafter
-        options = self._planned(options)
-        config = GenerationConfig.resolve(
-            str(self.path / "config.json"),
-            self.spec,
-            self._folder.generation,
-            drafts=0 if drafter is None else drafter.block_size,
-            **options,
-        )
-        ids = self._prompt_ids(prompt)
-        grammar = self._grammar(config)
-        asked = options.get("max_new_tokens") is not None
-        new_tokens, capacity = self._room(len(ids), config, asked, session)
-        drafts = None if drafter is None or config.mode != "speculative" else drafter.core
-
-        def start(emit: Emit | None) -> GenerationResult:
-            held = None if session is None else session.resume(ids, capacity, drafts)
-            return run(
-                core,
-                self._codec,
-                ids,
-                config,
-                max_new_tokens=new_tokens,
-                capacity=capacity,
-                mask=self.spec.get("mask_token_id", NO_MASK),
-                absolute=self.spec.get("block_origin") == "absolute",
-                canvas=has_full_attention(self.spec),
-                emit=emit,
-                drafter=drafts,
-                held=held,
-                rule=None if grammar is None else grammar.rule(),
-            )
-
-        return start
-
-    def _grammar(self, config: GenerationConfig) -> Grammar | None:
-        if config.response_format is None:
-            return None
-        from .constrained.grammar import grammar_of
-
-        stops = config.stop_token_ids
-        return grammar_of(config.response_format, self._codec, self.spec["vocab_size"], stops)
-
-    def _planned(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options with those of the plan that `quality` asks for; the caller's own count."""
-        given = {name: value for name, value in options.items() if value is not None}
-        quality = given.pop("quality", None)
-        if quality is None:
-            return given
-        if self._drafter is not None:
-            raise ArgumentError(f"quality: {quality!r}: plans know no drafter")
-        from .tuning import plan_for
-
-        return {**plan_for(self, quality).options, **given}
-
-    def _prompt_ids(self, prompt: Prompt) -> list[int]:
-        if isinstance(prompt, str):
-            ids = self.tokenize(prompt)
-        elif isinstance(prompt, (bytes, bytearray, Mapping)) or not hasattr(prompt, "__iter__"):
-            raise ArgumentError(
-                f"prompt: {type(prompt).__name__} is neither text, token ids nor messages"
-            )
-        else:
-            items = list(prompt)
-            if items and isinstance(items[0], Mapping):
-                ids = self.chat_prompt(cast("Sequence[Message]", items))
-            else:
-                ids = [self._token_id(index, item) for index, item in enumerate(items)]
-        mask = self.spec.get("mask_token_id", NO_MASK)
-        if mask in ids:
-            raise ArgumentError(f"prompt: token {ids.index(mask)} is the mask token (id {mask})")
-        if not ids:
-            raise ArgumentError("prompt: is empty")
-        return ids
-
-    def _token_id(self, index: int, item: Any) -> int:
-        limit = self.spec["valid_vocab"]
-        if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise ArgumentError(f"prompt[{index}]: {item!r} is not a token id")
-        token_id = int(item.__index__())
-        if not 0 <= token_id < limit:
-            raise ArgumentError(f"prompt[{index}]: {token_id} is outside the vocabulary of {limit}")
-        return token_id
-
-    def _room(
-        self, prompt_tokens: int, config: GenerationConfig, asked: bool, session: Session | None
-    ) -> tuple[int, int]:
-        """New tokens to generate (at most a default of them, where the caller did not ask), and
-        the positions that prompt and whole blocks take. Drafts end where the text does, and of a
-        canvas the last block may be cut."""
-        owner, limit = "model", self.spec["max_positions"]
-        if session is not None and session.capacity < limit:
-            owner, limit = "session", session.capacity
-        if self._drafter is not None and config.mode == "speculative":
-            limit = min(limit, self._drafter.max_positions)
-        cut = config.mode != "diffusion" or has_full_attention(self.spec)
-        width = 1 if cut else config.block_length
-        new_tokens = config.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
-        if not asked:
-            new_tokens = max(1, min(new_tokens, (limit - prompt_tokens) // width * width))
-        needed = prompt_tokens + -(-new_tokens // width) * width
-        if needed > limit:
-            raise ContextLengthError(
-                f"prompt: {prompt_tokens} tokens and {new_tokens} new ones, in blocks of {width}, "
-                f"take {needed} positions; the {owner} has {limit}"
-            )
-        return new_tokens, needed
+        return prepare(self, prompt, options, session)
 
 
 def load(

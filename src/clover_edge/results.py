@@ -89,10 +89,18 @@ class DraftEvent:
 
 
 @dataclass(frozen=True)
+class PrefillEvent:
+    """How far a long prompt has been read; short ones have no such event."""
+
+    tokens: int  # read so far, what a session held included
+    prompt_tokens: int
+
+
+@dataclass(frozen=True)
 class DoneEvent:
     """The last event of a stream."""
 
     result: GenerationResult
 
 
-Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
+Event = Union[TextEvent, DraftEvent, PrefillEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10

@@ -55,7 +55,9 @@ def test_autoregressive(core: Any, options: dict[str, Any]) -> None:
     assert [entry for block in blocks for entry in block] == result["logprobs"]
 
 
-@pytest.mark.parametrize("options", [{}, NOISE, {"edit_threshold": 0.1}], ids=["", "noise", "edits"])
+@pytest.mark.parametrize(
+    "options", [{}, NOISE, {"edit_threshold": 0.1}], ids=["", "noise", "edits"]
+)
 def test_denoising(core: Any, options: dict[str, Any]) -> None:
     """Replayed from raw previews: the last step that wrote a position is the one that counts."""
     result, events = run(core, **options)

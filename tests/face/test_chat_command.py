@@ -56,6 +56,7 @@ def test_in_a_pipe(model: clover_edge.Model, packed: Path) -> None:
 
 def test_commands(packed: Path, tmp_path: Path) -> None:
     saved, tools = tmp_path / "saved.json", tmp_path / "tools.json"
+    state = tmp_path / "saved.json.session"
     tools.write_text(json.dumps(TOOLS))
     lines = f"Hello\n/save {saved}\n/stats\n/reset\n/stats\n/load {saved}\n/tools\n/tools {tools}\n"
     done = chat(packed, lines + "/help\n/quit\nnever read\n", "--max-new-tokens", 9, "-q")
@@ -63,11 +64,27 @@ def test_commands(packed: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, said
     messages = json.loads(saved.read_text())["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant"]
+    assert state.is_file()
     assert done.stdout.decode().rstrip("\n") == messages[1]["content"].rstrip("\n")
     for words in ("wrote 2 messages", "of 512 tokens of context", "nothing has been answered yet"):
         assert words in said
     for words in ("read 2 messages", "there are no tools", "add: adds", "/help   this list"):
         assert words in said
+
+
+def test_turns_compute_what_is_new(packed: Path, tmp_path: Path) -> None:
+    """Also behind a /load; a saved state of another model costs a second reading, no more."""
+    flags = ("--max-new-tokens", 9, "--system", "word " * 40)
+    first = chat(packed, f"Hello\nagain\n/save {tmp_path}/it\nmore\n", *flags)
+    kept = [int(n) for n in re.findall(rb"\((\d+) of them kept\)", first.stderr)]
+    assert len(kept) == 2 and 40 < kept[0] < kept[1]
+    loaded = chat(packed, f"/load {tmp_path}/it\nmore\n", *flags)
+    assert [int(n) for n in re.findall(rb"\((\d+) of them kept\)", loaded.stderr)] == kept[1:]
+    assert first.stdout.endswith(loaded.stdout) and loaded.stdout
+    (tmp_path / "it.session").write_bytes(b"something else")
+    anew = chat(packed, f"/load {tmp_path}/it\nmore\n", *flags)
+    assert b"(the messages are read anew: " in anew.stderr and b"of them kept" not in anew.stderr
+    assert anew.stdout == loaded.stdout
 
 
 def test_what_goes_wrong_ends_nothing(packed: Path, tmp_path: Path) -> None:
@@ -103,7 +120,7 @@ class Scripted(Conversation):
     """A conversation whose answers are given; None stands for Ctrl-C."""
 
     def __init__(self, model: clover_edge.Model, *answers: Any) -> None:
-        super().__init__(model, None, [], {})
+        super().__init__(model, None, [], None, {})
         self._answers = list(answers)
 
     def ask(self, asked: list[dict[str, Any]]) -> Generator[Any, None, None]:

@@ -86,7 +86,7 @@ def test_turns_are_cold_prompts(models: Callable[..., clover_edge.Model], kind: 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "Dream" and "a2d" not in kind])
 def test_states_are_cold_states(models: Callable[..., clover_edge.Model], kind: str) -> None:
-    """Bit for bit, however the text was cut into turns: keys, values, recurrent matrices, logits."""
+    """Bit for bit, however a text was cut into turns: keys, values, recurrent matrices, logits."""
     model, rng = models(kind), random.Random(kind)
     session, prompt = model.session(snapshot_every=1), text_of(rng, model, 30)
     for length in (5, 1, 12):

@@ -60,10 +60,24 @@ def test_chats_and_shows_the_denoising(page: Page) -> None:
     assert {"cell masked", "cell drafted", "cell accepted"} <= seen
     assert page.run("document.querySelectorAll('#log .cell').length") == 0  # final text alone
     cost = page.run(f"{LAST}.querySelector('.cost').textContent")
-    assert re.search(
-        r"\d+ tokens · [\d.]+ tokens/s · \d+ forwards · [\d.]+ tokens per forward", cost
-    )
+    facts = r"\d+ tokens · [\d.]+ tokens/s · \d+ forwards · [\d.]+ tokens per forward"
+    assert re.search(facts, cost)
     assert page.errors == []
+
+
+def test_tool_calls_take_results(page: Page) -> None:
+    send(page, "set the bedroom to 19 degrees")
+    wait_for_answer(page)
+    assert page.run(f"{LAST}.querySelector('.call strong').textContent") == "set_temperature"
+    arguments = page.run(f"JSON.parse({LAST}.querySelector('.call pre').textContent)")
+    assert arguments["room"] == "bedroom"
+    page.run(f"{LAST}.querySelector('.call input').focus()")
+    page.type("done")
+    page.press("Enter", 13)
+    page.until("document.querySelectorAll('#log .message').length === 4")
+    wait_for_answer(page)
+    assert page.run("document.querySelector('#log .tool').textContent") == "done"
+    assert page.run(f"{LAST}.querySelector('.fault')") is None
 
 
 def test_positions_are_redrawn_in_place(page: Page) -> None:

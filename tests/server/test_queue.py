@@ -202,17 +202,19 @@ def test_a_server_that_ends_cancels_what_takes_too_long(
 
 def test_concurrent_clients_get_their_own_answers(url: str, demo_model: clover_edge.Model) -> None:
     asks = [f"set the bedroom to {degrees} degrees" for degrees in range(10, 26)]
-    expected = [demo_model.chat([{"role": "user", "content": ask}]).text for ask in asks]
-    assert len(set(expected)) > len(asks) // 2
+    expected = [demo_model.chat([{"role": "user", "content": ask}]).message() for ask in asks]
+    calls = [[call["function"] for call in message["tool_calls"]] for message in expected]
+    assert len({str(call) for call in calls}) > len(asks) // 2
 
-    def ask(number: int) -> str:
+    def ask(number: int) -> list[dict[str, Any]]:
         with OpenAI(base_url=f"{url}/v1", api_key="-") as client:
             messages: Any = [{"role": "user", "content": asks[number]}]
             if number % 2:
                 answer = client.chat.completions.create(model="demo", messages=messages)
-                return answer.choices[0].message.content or ""
+                return [call.function.model_dump() for call in answer.choices[0].message.tool_calls]
             chunks = client.chat.completions.create(model="demo", messages=messages, stream=True)
-            return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+            found = [call for each in chunks for call in each.choices[0].delta.tool_calls or ()]
+            return [call.function.model_dump() for call in found]
 
     with ThreadPoolExecutor(len(asks)) as pool:
-        assert list(pool.map(ask, range(len(asks)))) == expected
+        assert list(pool.map(ask, range(len(asks)))) == calls

@@ -11,6 +11,8 @@ import openai
 import pytest
 from openai import OpenAI
 
+from clover_edge.server.source import Source
+
 MESSAGES = [{"role": "user", "content": "hello"}]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
@@ -76,6 +78,10 @@ def test_of_plain_completions(http: httpx.Client, field: str, value: Any) -> Non
             "messages[0].content",
         ),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_f"),
     ],
 )
 def test_values_out_of_their_domain(http: httpx.Client, fields: dict[str, Any], param: str) -> None:
@@ -206,12 +212,10 @@ def test_a_name_that_was_pointed_here(url: str, serving: Callable[..., str]) -> 
 def test_the_servers_own_fault(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import clover_edge
-
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("private detail")
 
-    monkeypatch.setattr(clover_edge.Model, "chat_prompt", broken)
+    monkeypatch.setattr(Source, "chat", broken)
     answer = httpx.post(url + CHAT, json={"messages": MESSAGES})
     assert answer.status_code == 500 and error_of(answer)["code"] == "internal_error"
     assert "private" not in answer.text and "private detail" in caplog.text

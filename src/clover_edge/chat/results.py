@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Union
 
-from ..results import Counters, DraftEvent, TextEvent
+from ..results import Counters, DraftEvent, PrefillEvent, TextEvent
 
 
 @dataclass(frozen=True)
@@ -90,4 +90,4 @@ class ChatDoneEvent:
 
 
 ParsedEvent = Union[ThinkingEvent, TextEvent, ToolCallEvent]  # noqa: UP007 - evaluated on Python 3.10
-ChatEvent = Union[ParsedEvent, DraftEvent, ChatDoneEvent]  # noqa: UP007
+ChatEvent = Union[ParsedEvent, DraftEvent, PrefillEvent, ChatDoneEvent]  # noqa: UP007

@@ -65,8 +65,8 @@ def _handle(arguments: argparse.Namespace) -> int:
     ) as model:
         if not model.has_chat_template:
             raise ArgumentError(f"{model.path}: has no chat template (clover-edge run needs none)")
-        options = {"thinking": arguments.thinking, **generation_options(arguments)}
-        conversation = Conversation(model, arguments.system, tools, options)
+        options = generation_options(arguments)
+        conversation = Conversation(model, arguments.system, tools, arguments.thinking, options)
         Chat(conversation, drafts=arguments.show, counters=not arguments.quiet).run()
     return 0
 
@@ -79,8 +79,8 @@ class Chat:
         self._drafts = drafts
         self._counters = counters
         self._commands: dict[str, tuple[Callable[[str], None], str]] = {
-            "/save": (self._save, "FILE: write the messages to a file"),
-            "/load": (self._load, "FILE: go on with the messages of a file"),
+            "/save": (self._save, "FILE: write the conversation to a file"),
+            "/load": (self._load, "FILE: go on with that of a file"),
             "/reset": (self._reset, "forget the messages"),
             "/tools": (self._tools, "[FILE]: list the tools, or take those of a file"),
             "/stats": (self._stats, "what the answers cost"),
@@ -179,7 +179,8 @@ class Chat:
 
     def _load(self, argument: str) -> None:
         path = _path(argument)
-        self._conversation.load(path)
+        if reason := self._conversation.load(path):
+            _note(f"(the messages are read anew: {reason})")
         _note(f"read {len(self._conversation.messages)} messages from {path}")
 
     def _reset(self, _: str) -> None:

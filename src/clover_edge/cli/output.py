@@ -84,11 +84,13 @@ def call_line(call: ToolCall) -> str:
 
 def counters_line(counters: Counters) -> str:
     """One line of what a generation cost."""
+    kept = f" ({counters.cached_tokens} of them kept)" if counters.cached_tokens else ""
     prefill = f" at {counters.prefill_tps:.0f} tokens/s" if counters.prefill_tps else ""
     return (
         f"{counters.tokens} tokens in {counters.forward_passes} forwards "
         f"({counters.tokens_per_forward:.2f} tokens per forward), "
-        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens}{prefill}"
+        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens}"
+        f"{kept}{prefill}"
     )
 
 

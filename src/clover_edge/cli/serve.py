@@ -63,6 +63,12 @@ def add_parser(commands: Any) -> None:
         "--max-tokens", type=int, metavar="N", help="tokens that a request may ask for"
     )
     group.add_argument(
+        "--prefix-bytes",
+        type=int,
+        metavar="N",
+        help="memory for what earlier requests have computed (default: 1 GiB); 0: none",
+    )
+    group.add_argument(
         "--keep-alive", type=float, metavar="S", help="a comment in silent streams (default: 10)"
     )
     group.add_argument(

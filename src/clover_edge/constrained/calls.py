@@ -105,8 +105,11 @@ def _literal(text: str, special: Mapping[str, int]) -> str:
     """A sequence of Lark items that spells `text`; special tokens by their numbers."""
     held = sorted((token for token in special if token), key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, held))})", text) if held else [text]
-    return " ".join(
-        f"<[{special[piece]}]>" if piece in special else json.dumps(piece, ensure_ascii=False)
-        for piece in pieces
-        if piece
-    ) or '""'
+    return (
+        " ".join(
+            f"<[{special[piece]}]>" if piece in special else json.dumps(piece, ensure_ascii=False)
+            for piece in pieces
+            if piece
+        )
+        or '""'
+    )

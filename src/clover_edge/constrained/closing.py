@@ -25,7 +25,7 @@ _ROUNDS = 512  # decisions of a path at most
 _DETOUR = 12  # tokens that are left out at once
 _MANY = 16  # bytes: where more are allowed, text is free and a few stand for all
 _SAMPLES = b"\"a0}])>' .,:;-/@_A1\n<"
-_CLOSERS = frozenset(b"\"}])>")  # where one is allowed, what else is chosen leads away from the end
+_CLOSERS = frozenset(b'"}])>')  # where one is allowed, what else is chosen leads away from the end
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ class Closer:
         """Tokens of one byte, and that; where no such is allowed, the first ones of any kind; where
         text is free, literals, too."""
         allowed = self._among(node, self._singles)
-        single = dict(zip(self._bytes[allowed].tolist(), self._singles[allowed].tolist(), strict=True))
+        single = dict(
+            zip(self._bytes[allowed].tolist(), self._singles[allowed].tolist(), strict=True)
+        )
         if not single:
             bits = np.unpackbits(np.frombuffer(node.kind, np.uint8), bitorder="little")
             return dict.fromkeys((token,) for token in np.flatnonzero(bits)[:_MANY].tolist())

@@ -15,11 +15,14 @@ from prometheus_client import (
 from prometheus_client.process_collector import ProcessCollector
 
 from ..results import Counters
+from ..sessions import PrefixStore
+from .worker import Worker
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 _COUNTED = (
     ("prompt_tokens", "Tokens of prompts"),
+    ("cached_tokens", "Of these, found in a kept prefix"),
     ("tokens", "Generated tokens, stop tokens included"),
     ("blocks", "Blocks generated"),
     ("denoise_steps", "Denoising steps"),
@@ -31,8 +34,8 @@ _COUNTED = (
 class Metrics:
     """One server's figures, in a registry of their own."""
 
-    def __init__(self, waiting: Callable[[], int], running: Callable[[], bool]) -> None:
-        """`waiting` and `running` say how the queue is now."""
+    def __init__(self, worker: Worker, store: PrefixStore) -> None:
+        """`worker` and `store` are asked how they are whenever the page is."""
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._requests = Counter(
@@ -54,8 +57,16 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        Gauge("clover_queue_length", "Requests that wait", registry=registry).set_function(waiting)
-        Gauge("clover_running", "Generations under way", registry=registry).set_function(running)
+        gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            ("queue_length", "Requests that wait", lambda: worker.waiting),
+            ("running", "Generations under way", lambda: worker.running),
+            ("prefix_sessions", "Kept prefixes", lambda: store.counters().sessions),
+            ("prefix_bytes", "Memory of kept prefixes", lambda: store.counters().nbytes),
+            ("prefix_hits", "Prompts that found a prefix", lambda: store.counters().hits),
+            ("prefix_misses", "Prompts that found none", lambda: store.counters().misses),
+        )
+        for name, text, value in gauges:
+            Gauge(f"clover_{name}", text, registry=registry).set_function(value)
         self._counted = {
             name: Counter(f"clover_{name}", text, registry=registry) for name, text in _COUNTED
         }

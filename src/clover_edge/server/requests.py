@@ -15,8 +15,6 @@ REFUSED = {
     "n": "one answer a request (n = 1)",
     "best_of": "one answer a request (best_of = 1)",
     "logit_bias": "logit_bias is not supported",
-    "logprobs": "log-probabilities are not supported",
-    "top_logprobs": "log-probabilities are not supported",
     "modalities": "text only",
     "audio": "text only",
     "functions": "use tools",
@@ -66,17 +64,6 @@ class Message(_Strict):
     tool_call_id: str | None = None
     reasoning_content: str | None = None  # what an assistant thought
 
-    def plain(self) -> dict[str, Any]:
-        """The message as chat templates know it."""
-        message = self.model_dump(exclude_none=True)
-        if isinstance(self.content, list):
-            message["content"] = "\n".join(part.text for part in self.content)
-        if self.role == "developer":
-            message["role"] = "system"
-        if self.content is None and not self.tool_calls:
-            message["content"] = None  # the check of messages names it
-        return message
-
 
 class Function(_Strict):
     name: Text
@@ -100,11 +87,9 @@ class NamedTool(_Strict):
 
 
 class JsonSchema(_Strict):
-    model_config = ConfigDict(strict=True, populate_by_name=True)
-
     name: Text
     description: str | None = None
-    json_schema: dict[str, Any] | None = Field(None, alias="schema")
+    json_schema: dict[str, Any] = Field(alias="schema")
     strict: bool | None = None
 
 
@@ -115,6 +100,16 @@ class PlainFormat(_Strict):
 class SchemaFormat(_Strict):
     type: Literal["json_schema"]
     json_schema: JsonSchema
+
+
+class RegexFormat(_Strict):
+    type: Literal["regex"]
+    regex: Text
+
+
+class LarkFormat(_Strict):
+    type: Literal["lark"]
+    grammar: Text
 
 
 class StreamOptions(_Strict):
@@ -164,6 +159,7 @@ class _Request(BaseModel):
     presence_penalty: float | None = Field(None, ge=-100, le=100)
     frequency_penalty: float | None = Field(None, ge=-100, le=100)
     repetition_penalty: float | None = Field(None, gt=0, le=100)
+    response_format: PlainFormat | SchemaFormat | RegexFormat | LarkFormat | None = None
     clover: CloverOptions | None = None  # type: ignore[valid-type]
 
     n: Literal[1] | None = Field(1, description=REFUSED["n"])
@@ -173,7 +169,10 @@ class _Request(BaseModel):
     def options(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
         """Generation options, the request's above the server's."""
         given = {name: getattr(self, name) for name in _SHARED}
-        given["max_new_tokens"] = self.max_new_tokens()
+        given |= {"max_new_tokens": self.max_new_tokens(), **self.logprobs_options()}
+        if self.response_format is not None and self.response_format.type != "text":
+            form = self.response_format.model_dump(by_alias=True, exclude_none=True)
+            given["response_format"] = form
         if self.clover is not None:
             given |= self.clover.model_dump(exclude={"progress", "thinking"})
         return {**defaults, **{name: value for name, value in given.items() if value is not None}}
@@ -181,6 +180,10 @@ class _Request(BaseModel):
     def max_new_tokens(self) -> int | None:
         """Tokens that are asked for."""
         return self.max_tokens
+
+    def logprobs_options(self) -> dict[str, Any]:
+        """What is asked for of log-probabilities."""
+        return {}
 
     @property
     def progress(self) -> bool:
@@ -212,12 +215,11 @@ class ChatRequest(_Request):
     max_completion_tokens: int | None = Field(None, ge=1)
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
-    response_format: PlainFormat | SchemaFormat | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
     chat_template_kwargs: TemplateArguments | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
 
-    logprobs: Literal[False] | None = None
-    top_logprobs: Literal[0] | None = None
     parallel_tool_calls: Literal[True] | None = None
     modalities: list[Literal["text"]] | None = None
     audio: None = None
@@ -229,6 +231,23 @@ class ChatRequest(_Request):
     def max_new_tokens(self) -> int | None:
         """Tokens that are asked for, by the newer of the two names first."""
         return self.max_completion_tokens or self.max_tokens
+
+    def logprobs_options(self) -> dict[str, Any]:
+        """What is asked for of log-probabilities."""
+        return {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
+
+    def choices(self) -> dict[str, Any]:
+        """Tools and thinking, as Model.chat takes them."""
+        choice: Any = self.tool_choice or "auto"
+        if isinstance(choice, NamedTool):
+            choice = choice.model_dump()
+        return {
+            "tools": [tool.model_dump(exclude_none=True) for tool in self.tools or ()],
+            "tool_choice": choice.model_dump()
+            if isinstance(choice, NamedTool)
+            else choice or "auto",
+            "thinking": self.thinking(),
+        }
 
     def thinking(self) -> bool | None:
         """Whether the model thinks first; None: as its template does by itself."""
@@ -249,10 +268,17 @@ class CompletionRequest(_Request):
         | Annotated[list[TokenIds], Field(min_length=1, max_length=1)]
     )
 
+    logprobs: int | None = Field(None, ge=0, le=5)
+
     best_of: Literal[1] | None = None
-    logprobs: None = None
     echo: Literal[False] | None = None
     suffix: Literal[""] | None = None
+
+    def logprobs_options(self) -> dict[str, Any]:
+        """What is asked for of log-probabilities: tokens beside each one."""
+        if self.logprobs is None:
+            return {}
+        return {"logprobs": True, "top_logprobs": self.logprobs}
 
     def plain_prompt(self) -> str | list[int]:
         """The one prompt, as Model.generate takes it."""

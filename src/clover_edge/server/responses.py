@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..results import Counters, DraftEvent
+from ..results import Counters, DraftEvent, PrefillEvent
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -38,7 +38,7 @@ class Usage(BaseModel):
     def of(cls, counters: Counters) -> Usage:
         """What a generation has used."""
         prompt, tokens = counters.prompt_tokens, counters.tokens
-        cached = PromptDetails(cached_tokens=getattr(counters, "cached_tokens", 0))
+        cached = PromptDetails(cached_tokens=counters.cached_tokens)
         return cls(
             prompt_tokens=prompt,
             completion_tokens=tokens,
@@ -78,6 +78,18 @@ class Progress(BaseModel):
         return cls(block=draft.block, step=draft.step, states=draft.states, pieces=draft.pieces)
 
 
+class Reading(BaseModel):
+    """How far a long prompt has been read: clover_edge.PrefillEvent."""
+
+    tokens: int
+    prompt_tokens: int
+
+    @classmethod
+    def of(cls, event: PrefillEvent) -> Reading:
+        """From the event."""
+        return cls(tokens=event.tokens, prompt_tokens=event.prompt_tokens)
+
+
 class CalledFunction(BaseModel):
     name: str
     arguments: str
@@ -108,6 +120,29 @@ class Delta(BaseModel):
     tool_calls: list[ToolCallDelta] | None = None
 
 
+class TopLogprob(BaseModel):
+    token: str
+    logprob: float
+    bytes: list[int] | None
+
+
+class ContentLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(BaseModel):
+    """Of every token of the answer, thinking and calls included."""
+
+    content: list[ContentLogprob]
+
+
+class CompletionLogprobs(BaseModel):
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -117,7 +152,7 @@ class _Answer(BaseModel):
     model: str
     choices: list[Any]
     usage: Usage | None = None
-    clover: Cost | Progress | None = None
+    clover: Cost | Progress | Reading | None = None
 
     def json_bytes(self) -> bytes:
         """What was set, as JSON."""
@@ -127,7 +162,7 @@ class _Answer(BaseModel):
 class ChatChoice(BaseModel):
     index: int
     message: AssistantMessage
-    logprobs: None
+    logprobs: ChatLogprobs | None
     finish_reason: FinishReason
 
 
@@ -141,7 +176,7 @@ class ChatCompletion(_Answer):
 class ChatChunkChoice(BaseModel):
     index: int
     delta: Delta
-    logprobs: None = None
+    logprobs: ChatLogprobs | None
     finish_reason: FinishReason | None
 
 
@@ -155,7 +190,7 @@ class ChatChunk(_Answer):
 class CompletionChoice(BaseModel):
     index: int
     text: str
-    logprobs: None
+    logprobs: CompletionLogprobs | None
     finish_reason: FinishReason | None
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from ..results import DoneEvent, Event
+from ..chat import ChatDoneEvent
+from ..results import DoneEvent
 from .answers import ChatAnswer, CompletionAnswer, finish_of
 from .metrics import CONTENT_TYPE
 from .page import page
@@ -20,6 +21,7 @@ from .responses import (
     ModelList,
 )
 from .service import Service
+from .source import ServedEvent
 from .streams import EventStream, unless_gone, whole
 from .worker import Job
 
@@ -63,7 +65,7 @@ def service_of(request: Request) -> Service:
 async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """The assistant's next message."""
     service = service_of(request)
-    answer = ChatAnswer(service.name, body)
+    answer = ChatAnswer(service.name, service.model.codec, body)
     return await _answer(request, await service.chat(body), answer, bool(body.stream))
 
 
@@ -71,7 +73,7 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
 async def completions(request: Request, body: CompletionRequest) -> Response:
     """A text's continuation."""
     service = service_of(request)
-    answer = CompletionAnswer(service.name, body)
+    answer = CompletionAnswer(service.name, service.model.codec, body)
     return await _answer(request, await service.complete(body), answer, bool(body.stream))
 
 
@@ -81,8 +83,8 @@ async def _answer(
     service = service_of(request)
     request.scope["clover"] = {"id": answer.id}
 
-    def observe(event: Event) -> Event:
-        if isinstance(event, DoneEvent):
+    def observe(event: ServedEvent) -> ServedEvent:
+        if isinstance(event, (DoneEvent, ChatDoneEvent)):
             result = event.result
             service.generated(request, job, result.counters, finish_of(result))
         return event

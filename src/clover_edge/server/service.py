@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import Request
 
 from ..model import Model
-from ..results import Counters, Event
+from ..results import Counters
+from ..sessions import PrefixStore
 from .errors import ApiError
 from .metrics import Metrics
 from .requests import ChatRequest, CompletionRequest
 from .settings import Settings
+from .source import Source, Start
 from .worker import Job, Worker
 
 
@@ -29,7 +31,12 @@ class Service:
         self.name = settings.name or model.path.resolve().name
         self.created = int(time.time())
         self.worker = Worker(settings.queue)
-        self.metrics = Metrics(lambda: self.worker.waiting, lambda: self.worker.running)
+        store = PrefixStore(model, settings.prefix_bytes)
+        self._source = Source(model, store)
+        self._defaults = {k: v for k, v in settings.options.items() if k != "max_new_tokens"}
+        wanted = (settings.options.get("max_new_tokens"), settings.max_tokens)
+        self._new_tokens = min((n for n in wanted if n is not None), default=None)
+        self.metrics = Metrics(self.worker, store)
 
     def check_model(self, name: str | None) -> None:
         """ApiError 404 for a model that is not the served one."""
@@ -43,31 +50,21 @@ class Service:
 
     async def chat(self, request: ChatRequest) -> Job:
         """The job of a chat completion, in the queue."""
-        self._check_tools(request)
-        messages = [message.plain() for message in request.messages]
-        tools = None if request.tools is None else [tool.model_dump() for tool in request.tools]
         options = self._options(request)
-        thinking = request.thinking()
-
-        def prepare() -> Generator[Event, None, None]:
-            ids = self.model.chat_prompt(messages, tools=tools, thinking=thinking)
-            return self.model.stream(ids, **options)
-
-        return await self._submit(prepare, drafts=request.progress)
+        messages = [message.model_dump(exclude_none=True) for message in request.messages]
+        return await self._submit(
+            lambda: self._source.chat(messages, options, self._new_tokens, **request.choices()),
+            progress=request.progress,
+        )
 
     async def complete(self, request: CompletionRequest) -> Job:
         """The job of a plain completion, in the queue."""
         options = self._options(request)
         prompt = request.plain_prompt()
         return await self._submit(
-            lambda: self.model.stream(prompt, **options), drafts=request.progress
+            lambda: self._source.complete(prompt, options, self._new_tokens),
+            progress=request.progress,
         )
-
-    def _check_tools(self, request: ChatRequest) -> None:
-        if request.tool_choice not in (None, "none", "auto"):
-            raise _unsupported("tool_choice", "calls cannot be forced")
-        if request.response_format is not None and request.response_format.type != "text":
-            raise _unsupported("response_format", "text only")
 
     def _options(self, request: ChatRequest | CompletionRequest) -> dict[str, Any]:
         self.check_model(request.model)
@@ -79,18 +76,15 @@ class Service:
                 param="max_tokens",
                 code="invalid_value",
             )
-        options = request.options(self.settings.options)
-        if limit is not None:
-            options.setdefault("max_new_tokens", limit)
+        options = request.options(self._defaults)
         if "seed" not in options:
             # Answers to the same question differ where they are sampled, unless a seed is given.
             options["seed"] = secrets.randbits(63)
         return options
 
-    async def _submit(self, prepare: Any, *, drafts: bool) -> Job:
+    async def _submit(self, prepare: Callable[[], Start], *, progress: bool) -> Job:
         # Templates, tokenizer and checks of arguments take their time with long prompts.
-        events = await asyncio.to_thread(prepare)
-        job = Job(lambda: events, drafts=drafts)
+        job = Job(await asyncio.to_thread(prepare), progress=progress)
         self.worker.submit(job)
         return job
 
@@ -106,12 +100,8 @@ def log_facts(counters: Counters, waited: float, finish: str) -> Mapping[str, An
     return {
         "waited": f"{waited:.3f}s",
         "prompt": counters.prompt_tokens,
+        "cached": counters.cached_tokens,
         "tokens": counters.tokens,
         "forwards": counters.forward_passes,
         "finish": finish,
     }
-
-
-def _unsupported(param: str, reason: str) -> ApiError:
-    message = f"{param}: {reason}"
-    return ApiError(400, message, param=param, code="unsupported_parameter")

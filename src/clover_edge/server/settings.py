@@ -26,6 +26,7 @@ class Settings:
     time_limit: float = 600.0  # for one request, its wait included
     max_tokens: int | None = None  # that a request may ask for; None: what the context holds
     keep_alive: float = 10.0  # a stream that has nothing to say says a comment after so long
+    prefix_bytes: int = 1 << 30  # of what earlier requests have computed, for those like them
     shutdown_limit: float = 10.0  # what is running at shutdown may take so long to end
     options: Mapping[str, Any] = field(default_factory=dict)  # of generation, under a request's own
 
@@ -36,6 +37,7 @@ class Settings:
             ("queue", 0, 100_000),
             ("request_bytes", 1, 1 << 32),
             ("max_tokens", 1, 2**31 - 1),
+            ("prefix_bytes", 0, 1 << 50),
         ):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or not low <= value <= high):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TypeVar
 
 from fastapi import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from ..results import DoneEvent, Event, GenerationResult
+from ..chat import ChatDoneEvent
+from ..results import DoneEvent
 from .errors import ApiError, internal, of_exception, overloaded
+from .source import ServedEvent
 from .worker import Job
 
 T = TypeVar("T")
-Encode = Callable[[Event], Iterator[bytes]]  # an event as the JSON texts of its chunks
+Encode = Callable[[ServedEvent], Iterator[bytes]]  # an event as the JSON texts of its chunks
 KEEP_ALIVE = b": keep-alive\n\n"
 
 logger = logging.getLogger("clover_edge.server")
@@ -43,19 +45,21 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-async def whole(events: AsyncIterator[Event | None]) -> list[Event]:
-    """Every event of a job, the result last."""
+async def whole(events: AsyncIterator[ServedEvent | None]) -> list[ServedEvent]:
+    """Every event of a job, the result last; ApiError where the server has cancelled it."""
     found = [event async for event in events if event is not None]
-    result_of(found)
+    if not found or not is_last(found[-1]):
+        raise _cancelled()
     return found
 
 
-def result_of(events: Iterable[Event]) -> GenerationResult:
-    """The result of a job; ApiError where the server has cancelled it."""
-    for event in events:
-        if isinstance(event, DoneEvent):
-            return event.result
-    raise overloaded("the server has stopped before the answer was complete", "stopping", 1)
+def is_last(event: ServedEvent) -> bool:
+    """Whether it is the event that has the result."""
+    return isinstance(event, (DoneEvent, ChatDoneEvent))
+
+
+def _cancelled() -> ApiError:
+    return overloaded("the server has stopped before the answer was complete", "stopping", 1)
 
 
 class EventStream(Response):
@@ -67,7 +71,11 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, job: Job, first: Event | None, rest: AsyncIterator[Event | None], encode: Encode
+        self,
+        job: Job,
+        first: ServedEvent | None,
+        rest: AsyncIterator[ServedEvent | None],
+        encode: Encode,
     ) -> None:
         """`first` has been waited for, so that an early error has its proper status."""
         super().__init__()
@@ -102,14 +110,14 @@ class EventStream(Response):
                     continue
                 for text in self._encode(event):
                     yield b"data: " + text + b"\n\n"
-                done = isinstance(event, DoneEvent)
+                done = is_last(event)
             if not done:
-                result_of(())
+                raise _cancelled()
             yield b"data: [DONE]\n\n"
         except Exception as error:
             yield b"data: " + told(error).response().body + b"\n\n"
 
-    async def _events(self) -> AsyncIterator[Event | None]:
+    async def _events(self) -> AsyncIterator[ServedEvent | None]:
         yield self._first
         async for event in self._rest:
             yield event

@@ -7,10 +7,11 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator
 
-from ..results import DraftEvent, Event
+from ..results import DraftEvent, PrefillEvent
 from .errors import overloaded, timed_out
+from .source import ServedEvent, Start
 
 DRAFTS_KEPT = 64  # of a client that reads slowly; beyond, a new draft replaces the last one
 RECENT = 16  # jobs whose mean duration says when to try again
@@ -22,13 +23,13 @@ logger = logging.getLogger("clover_edge.server")
 class Job:
     """One generation: started by the worker's thread, read by the event loop that made it."""
 
-    def __init__(self, start: Callable[[], Generator[Event, None, None]], *, drafts: bool) -> None:
-        """`start` gives the events, whose last one is the result. `drafts`: whether DraftEvents
-        are wanted."""
+    def __init__(self, start: Start, *, progress: bool) -> None:
+        """`start` gives the events, whose last one is the result. `progress`: whether those are
+        wanted that are neither text nor result."""
         self._start = start
-        self._drafts = drafts
+        self._progress = progress
         self._loop = asyncio.get_running_loop()
-        self._items: deque[Event | Exception | None] = deque()  # None: the end
+        self._items: deque[ServedEvent | Exception | None] = deque()  # None: the end
         self._wake = asyncio.Event()
         self._cancelled = threading.Event()
         self.submitted = time.monotonic()
@@ -49,7 +50,7 @@ class Job:
         """Seconds in the queue."""
         return (self.started or self.ended or time.monotonic()) - self.submitted
 
-    async def events(self, *, pause: float, limit: float) -> AsyncIterator[Event | None]:
+    async def events(self, *, pause: float, limit: float) -> AsyncIterator[ServedEvent | None]:
         """The events; None where nothing has happened for `pause` seconds.
 
         Raises what the generation raised, and ApiError once `limit` seconds have passed since
@@ -88,7 +89,7 @@ class Job:
                 for event in events:
                     if self.cancelled:
                         break
-                    if self._drafts or not isinstance(event, DraftEvent):
+                    if self._progress or not isinstance(event, (DraftEvent, PrefillEvent)):
                         self._deliver(event)
             finally:
                 events.close()
@@ -103,13 +104,13 @@ class Job:
         self.ended = time.monotonic()
         self._deliver(error)
 
-    def _deliver(self, item: Event | Exception | None) -> None:
+    def _deliver(self, item: ServedEvent | Exception | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._put, item)
         except RuntimeError:  # the loop is closed: nobody reads any more
             self.cancel()
 
-    def _put(self, item: Event | Exception | None) -> None:
+    def _put(self, item: ServedEvent | Exception | None) -> None:
         crowded = len(self._items) >= DRAFTS_KEPT and isinstance(item, DraftEvent)
         if crowded and isinstance(self._items[-1], DraftEvent):
             self._items[-1] = item
