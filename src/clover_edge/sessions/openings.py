@@ -21,7 +21,9 @@ def lost_openings(model: Model) -> list[list[int]]:
     the conversation repeats: a snapshot behind them would be of no use to it."""
     template = model.template
     openings: list[list[int]] = []
-    for variables in _VARIABLES if template is not None else ():
+    if template is None:
+        return openings
+    for variables in _VARIABLES:
         try:
             asked = template.render([_QUESTION], add_generation_prompt=False, **variables)
             opened = template.render([_QUESTION], **variables)
