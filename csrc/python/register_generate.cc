@@ -69,11 +69,14 @@ constexpr const char *kGenerateDoc =
     "block_length, threshold, steps, fixed_schedule, edit_threshold, max_post_steps, sub_block, cache, eps, "
     "confidence, confidence_temperature, stop_penalty, skip_rows, refresh, fused_commit, t_min, t_max, "
     "strategy, factor, credit, entropy_bound, stability_threshold, confidence_threshold, temperature, top_k, top_p,\n"
-    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, logprobs (-1: none), commit_last. callback(event) "
+    "seed, stop_ids, presence_penalty, frequency_penalty, repetition_penalty, coreset, logprobs (-1: none), "
+    "commit_last. callback(event) "
     "gets\n"
     "prefill, step and block events; False cancels. draft_state: of a drafter, at the same position as the state; it\n"
-    "follows the text, and mode is speculative. constraint: an object with force(most, room) -> ids, allowed(), bits and\n"
-    "advance(id, room) -> bool, which the text must follow: clover_edge.constrained.GrammarRule. Returns ids, finish_reason, stop_id, logprobs and counters.";
+    "follows the text, and mode is speculative. constraint: an object with force(most, room) -> ids, allowed(), bits "
+    "and\n"
+    "advance(id, room) -> bool, which the text must follow: clover_edge.constrained.GrammarRule. Returns ids, "
+    "finish_reason, stop_id, logprobs and counters.";
 
 constexpr const char *kCheckDrafterDoc = "Raises ArgumentError naming the field where `drafter` cannot draft for this "
                                          "model, UnsupportedModelError where it\n"
@@ -88,7 +91,8 @@ constexpr const char *kDraftDoc = "One pass of a drafter over a block behind its
 void register_generate(py::class_<Engine, std::shared_ptr<Engine>> &model) {
     model
         .def("generate", &run, py::arg("state"), py::arg("ids"), py::arg("options") = py::dict(),
-             py::arg("callback") = py::none(), py::arg("draft_state") = py::none(), py::arg("constraint") = py::none(), kGenerateDoc)
+             py::arg("callback") = py::none(), py::arg("draft_state") = py::none(), py::arg("constraint") = py::none(),
+             kGenerateDoc)
         .def("check_drafter", &check_drafter, py::arg("drafter"), kCheckDrafterDoc)
         .def("draft", &draft, py::arg("draft_state"), py::arg("ids"), kDraftDoc);
 }

@@ -129,7 +129,8 @@ def run(
     drafts = config.mode == "speculative"
     context = drafter.new_state(capacity) if drafter is not None and drafts else None
     assembler.start(0)
-    raw = core.generate(state, prompt, config.core_options(max_new_tokens), assembler, context, rule)
+    options = config.core_options(max_new_tokens)
+    raw = core.generate(state, prompt, options, assembler, context, rule)
     seconds = time.perf_counter() - started
     detokenizer = assembler.detokenizer
     assembler.emit_text(detokenizer.finish())

@@ -29,6 +29,11 @@ class TextCodec:
             if token.special
         }
 
+    @property
+    def special_ids(self) -> set[int]:
+        """Tokens that are no text."""
+        return set(self._special)
+
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`; ArgumentError where it is not valid Unicode."""
         check_unicode("prompt", text)

@@ -11,6 +11,7 @@ from typing import Any
 from .grammar import JSON_STYLE, source_of
 from .request import ResponseFormat, schema_text
 
+_NO_ARGUMENTS = {"type": "object"}
 _CLOSING = "</parameter>"  # of a value in the XML form, which cannot hold it
 _VALUE = rf"""
 VALUE: TEXT {json.dumps(_CLOSING)}
@@ -48,11 +49,14 @@ def json_calls(
     special: Mapping[str, int],
     tags: tuple[str, str] = ("<tool_call>", "</tool_call>"),
 ) -> ResponseFormat:
-    """One call or several: `{"name": …, "arguments": {…}}` between tags, a line each (Hermes)."""
+    """One call or several: `{"name": …, "arguments": {…}}` between tags, a line each (Hermes).
+
+    Arguments that the schema does not name are left out, unless it asks for additional ones.
+    """
     rules, names = [], []
     for i, tool in enumerate(tools):
         function = tool["function"]
-        arguments = dict(function.get("parameters") or {"type": "object"})
+        arguments = {"additionalProperties": False, **(function.get("parameters") or _NO_ARGUMENTS)}
         schema = {
             "type": "object",
             "properties": {"name": {"const": function["name"]}, "arguments": arguments},
@@ -105,8 +109,11 @@ def _literal(text: str, special: Mapping[str, int]) -> str:
     """A sequence of Lark items that spells `text`; special tokens by their numbers."""
     held = sorted((token for token in special if token), key=len, reverse=True)
     pieces = re.split(f"({'|'.join(map(re.escape, held))})", text) if held else [text]
-    return " ".join(
-        f"<[{special[piece]}]>" if piece in special else json.dumps(piece, ensure_ascii=False)
-        for piece in pieces
-        if piece
-    ) or '""'
+    return (
+        " ".join(
+            f"<[{special[piece]}]>" if piece in special else json.dumps(piece, ensure_ascii=False)
+            for piece in pieces
+            if piece
+        )
+        or '""'
+    )
