@@ -6,7 +6,7 @@
     python benches/decode.py --out DIR                      # decode.md, decode.json, decode.png
 
 A packed model without a tokenizer, as the slice is, has random weights: how many tokens its steps
-accept is then stated (--tokens-per-forward, commits counted) and its texts are compared with none.
+accept is then stated (--tokens-per-forward, commits counted), and the passes are replayed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from decode_cases import Measured, agreement, ladder, measure, speedup
 from forward_cases import Bench, Ids
 from peers.codes import Missing, needs
+from replay import Replay
 from synthetic import SHAPES
 
 from clover_edge import demo
@@ -110,11 +111,10 @@ def _text_model(options: argparse.Namespace, path: Path) -> tuple[str, dict[str,
 
 def _random_model(options: argparse.Namespace, path: Path) -> tuple[str, dict[str, Measured], bool]:
     folder = read_folder(path)
-    core = open_core(folder, threads=options.threads or 0)
-    prompts = [Ids(folder.spec["vocab_size"])(options.context)]
-    core.commit(core.new_state(512), Ids(folder.spec["vocab_size"], 1)(512), logits="none")
+    core, ids = open_core(folder, threads=options.threads or 0), Ids(folder.spec["vocab_size"])
+    core.commit(core.new_state(512), ids(512), logits="none")  # maps every page
     ways = []
-    for way in ladder(options.max_new_tokens, folder.spec["block_size"], options.coreset, []):
+    for way in ladder(0, folder.spec["block_size"], options.coreset, []):
         width = way.options.get("block_length", 1)
         rate = options.tokens_per_forward * width / folder.spec["block_size"]
         if way.options["mode"] == "diffusion":
@@ -123,7 +123,7 @@ def _random_model(options: argparse.Namespace, path: Path) -> tuple[str, dict[st
             ways.append(way)
     stated = f"{options.tokens_per_forward:g} tokens a forward stated"
     title = f"{path.name}, {stated}; {core.isa}, {core.threads} threads"
-    return title, measure(core, ways, prompts, options.rounds), False
+    return title, Replay(core, ids, options.context).measure(ways, options.rounds), False
 
 
 def _options() -> argparse.Namespace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -16,21 +15,11 @@ Options = Mapping[str, Any]
 @dataclass(frozen=True)
 class Way:
     """Options of the core, and where a block's steps are stated rather than the model's own: how
-    many. A number between two integers stands for blocks of either kind."""
+    many, on average over blocks (replay.py)."""
 
     name: str
     options: Options
     steps: float = 0.0
-
-    def parts(self) -> list[tuple[float, dict[str, Any]]]:
-        """(share of the blocks, options) of each kind."""
-        options = {"commit_last": False, **self.options}
-        if not self.steps:
-            return [(1.0, options)]
-        low = math.floor(self.steps)
-        stated = {"threshold": 2.0, "fixed_schedule": True}  # never above: the schedule alone
-        kinds = [(1 - (self.steps - low), low), (self.steps - low, low + 1)]
-        return [(share, {**options, **stated, "steps": n}) for share, n in kinds if share > 0]
 
 
 @dataclass
@@ -66,24 +55,22 @@ def _run(
     core: _core.Model, way: Way, prompts: Sequence[Sequence[int]], into: Measured | None
 ) -> float:
     """Seconds a token."""
-    rate = 0.0
-    for share, options in way.parts():
-        tokens = seconds = 0.0
-        for prompt in prompts:
-            room = len(prompt) + options["max_new_tokens"] + 2 * options.get("block_length", 32)
-            result = core.generate(core.new_state(room), prompt, options)
-            counters = result["counters"]
-            new = len(result["ids"]) + (result["stop_id"] is not None)
-            tokens += new
-            seconds += counters["decode_seconds"]
-            if into is not None:
-                into.ids.append(result["ids"])
-                into.tokens += share * new
-                into.forwards += share * counters["forward_passes"]
-                into.rows += share * counters["rows"]
-                into.bytes_read += share * counters["bytes_read"]
-        rate += share * seconds / tokens
-    return rate
+    tokens = seconds = 0.0
+    options = {"commit_last": False, **way.options}
+    for prompt in prompts:
+        room = len(prompt) + options["max_new_tokens"] + 2 * options.get("block_length", 32)
+        result = core.generate(core.new_state(room), prompt, options)
+        counters = result["counters"]
+        new = len(result["ids"]) + (result["stop_id"] is not None)
+        tokens += new
+        seconds += counters["decode_seconds"]
+        if into is not None:
+            into.ids.append(result["ids"])
+            into.tokens += new
+            into.forwards += counters["forward_passes"]
+            into.rows += counters["rows"]
+            into.bytes_read += counters["bytes_read"]
+    return seconds / tokens
 
 
 def speedup(found: Mapping[str, Measured], way: str, over: str) -> float:
@@ -112,6 +99,7 @@ def ladder(new_tokens: int, width: int, coreset: int, stop_ids: Sequence[int]) -
         Way("+ fused commit", fused),
         Way("+ rows skipped", skipped),
     ]
+    ways.append(Way("+ 60 % of the experts", {**skipped, "coreset_share": 0.6}))
     if coreset:
         ways.append(Way(f"+ coreset of {coreset}", {**skipped, "coreset": coreset}))
     for narrower in (width // 2, width // 4):
@@ -127,9 +115,7 @@ def ladder(new_tokens: int, width: int, coreset: int, stop_ids: Sequence[int]) -
     return ways
 
 
-def stated_steps(tokens_per_forward: Mapping[int, float], widest: float) -> dict[int, float]:
+def stated_steps(tokens_per_forward: Mapping[int, float], scale: float) -> dict[int, float]:
     """Steps of a block by its width, its commit being one forward more: as many as a model takes
-    whose tokens per forward, commits counted, are these, scaled so that the widest block's are
-    `widest`."""
-    scale = widest / tokens_per_forward[max(tokens_per_forward)]
+    whose tokens per forward, commits counted, are these times `scale`."""
     return {w: max(1.0, w / (scale * rate) - 1) for w, rate in tokens_per_forward.items()}

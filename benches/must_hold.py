@@ -5,6 +5,7 @@
     python benches/must_hold.py kernels --models DIR                 # keeps synthetic models there
     python benches/must_hold.py quantisation --models DIR            # wheels of real models, there
     python benches/must_hold.py families --models DIR                # likewise
+    python benches/must_hold.py face --only clients --limit 10       # ten seconds of a minute
 
 Exit code 1 if a row falls short, else 3 if one had to be skipped, else 0. The checks stand in
 benches/checks/, a module for each set of rows; every figure is measured by this run.
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from checks.row import Context, Row, Skipped
 
-SETS = ("foundation", "kernels", "quantisation", "families", "decode")
+SETS = ("foundation", "kernels", "quantisation", "families", "decode", "face")
 
 
 def rows(context: Context, name: str, only: str | None) -> Iterable[Row]:

@@ -7,12 +7,14 @@ How many tokens a step accepts is the demo model's, by width, scaled so that a b
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
-from checks.decode_demo import RECIPE
+from checks.decode_demo import BALANCED, RECIPE
 from checks.row import Context, Row, at_least
-from decode_cases import Measured, Way, measure, speedup, stated_steps
+from decode_cases import Measured, Way, speedup, stated_steps
 from forward_cases import Bench, Ids
+from replay import Replay
 from synthetic import SHAPES
 
 from clover_edge import load
@@ -22,51 +24,54 @@ from clover_edge.loader import open_core, read_folder
 WIDTHS = (8, 12, 16, 24, 32)
 WIDEST = 4.0  # tokens a forward of a block of 32
 THREADS = 2
-PROMPT, NEW_TOKENS, ROUNDS = 256, 96, 7
+PROMPT, ROUNDS = 256, 7
 CORESET = 48
 
 
-def _tokens_per_forward(context: Context) -> dict[int, float]:
-    """By width: the demo model on held-out requests, previews and commits counted."""
-    found = {}
+KINDS: dict[str, dict[str, Any]] = {"exact": {}, "balanced": BALANCED}
+Steps = dict[str, dict[int, float]]  # of a block, by kind and width
+
+
+def _steps(context: Context) -> Steps:
+    """Steps of a block by kind and width, as the demo model takes them on held-out requests, scaled
+    alike: the widest exact block accepts WIDEST a forward, previews and commits counted."""
+    found: Steps = {kind: {} for kind in KINDS}
     with load(context.demo_model(RECIPE)) as model:
-        for width in WIDTHS:
+        for kind, width in product(KINDS, WIDTHS):
+            options: dict[str, Any] = {"block_length": width, "mode": "diffusion", **KINDS[kind]}
             tokens = forwards = 0
             for name in TASK_SETS:
                 for row in task_rows(name)[: min(context.limit or 100, 100)]:
                     request = [{"role": "user", "content": row["request"]}]
-                    counters = model.chat(request, block_length=width, mode="diffusion").counters
+                    counters = model.chat(request, **options).counters
                     tokens += counters.tokens
                     forwards += counters.denoise_steps + counters.blocks
-            found[width] = tokens / forwards
-    return found
+            found[kind][width] = tokens / forwards
+    scale = WIDEST / found["exact"][max(WIDTHS)]
+    return {kind: stated_steps(rates, scale) for kind, rates in found.items()}
 
 
-def _ways(steps: dict[int, float], coreset: int) -> list[Way]:
-    base: dict[str, Any] = {"max_new_tokens": NEW_TOKENS}
-    ways = [Way("ar", {**base, "mode": "ar"})]
-    for width in WIDTHS:
-        exact = {**base, "mode": "diffusion", "block_length": width, "coreset": coreset}
-        ways.append(Way(f"exact {width} wide", exact, steps[width]))
-        ways.append(Way(f"balanced {width} wide", {**exact, "skip_rows": True}, steps[width]))
+def _ways(steps: Steps, coreset: int) -> list[Way]:
+    ways = [Way("ar", {"mode": "ar"})]
+    for kind, width in product(KINDS, WIDTHS):
+        options = {"mode": "diffusion", "block_length": width, "coreset": coreset, **KINDS[kind]}
+        ways.append(Way(f"{kind} {width} wide", options, steps[kind][width]))
     return ways
 
 
 def _measured(
-    context: Context, recipe: str, routing: str, coreset: int
+    context: Context, steps: Steps, recipe: str, routing: str, coreset: int
 ) -> tuple[dict[str, Measured], str]:
     bench = Bench(context.models, SHAPES["slice"], "slice", THREADS)
     folder = read_folder(bench.path(recipe, routing=routing))
     core, ids = open_core(folder, threads=THREADS), Ids(folder.spec["vocab_size"])
     core.commit(core.new_state(512), ids(512), logits="none")  # maps every page
-    rates = _tokens_per_forward(context)
-    steps = stated_steps(rates, WIDEST)
-    told = ", ".join(f"{w}: {w / (n + 1):.2f}" for w, n in steps.items())
-    ways, prompts = _ways(steps, coreset), [ids(PROMPT)]
-    glance = measure(core, ways, prompts, 1)
+    ways, replay = _ways(steps, coreset), Replay(core, ids, PROMPT)
+    glance = replay.measure(ways, 1)
     kept = ("ar", _best(glance, "exact"), _best(glance, "balanced"))
-    chosen = [way for way in ways if way.name in kept]
-    return measure(core, chosen, prompts, ROUNDS), f"tokens a forward {told}"
+    found = replay.measure([way for way in ways if way.name in kept], ROUNDS)
+    rates = (f"{name} {found[name].tokens / found[name].forwards:.2f}" for name in kept)
+    return found, "tokens a forward: " + ", ".join(rates)
 
 
 def _best(found: dict[str, Measured], kind: str) -> str:
@@ -77,7 +82,7 @@ def _best(found: dict[str, Measured], kind: str) -> str:
 
 def balanced_against_exact(context: Context) -> Iterator[Row]:
     """Each at its best width, both with fused commits."""
-    found, told = _measured(context, "int4", "correlated", 0)
+    found, told = _measured(context, _steps(context), "int4", "correlated", 0)
     exact, balanced = _best(found, "exact"), _best(found, "balanced")
     note = f"{exact} {found[exact].tokens_per_second:.1f}, {balanced} "
     note += f"{found[balanced].tokens_per_second:.1f} tok/s; {told}"
@@ -96,8 +101,9 @@ def diffusion_against_autoregression(context: Context) -> Iterator[Row]:
         ("int4", "random", 0, False),
         ("int4", "random", CORESET, False),
     )
+    steps = _steps(context)
     for recipe, routing, coreset, bounded in cases:
-        found, told = _measured(context, recipe, routing, coreset)
+        found, told = _measured(context, steps, recipe, routing, coreset)
         best = max(
             _best(found, "exact"),
             _best(found, "balanced"),

@@ -186,13 +186,26 @@ std::string missing_features(const std::string &isa) {
     return missing;
 }
 
-int default_threads(const char *root) {
-    const std::set<int> cpus = allowed_cpus(root);
-    int threads = cpus.empty() ? static_cast<int>(std::thread::hardware_concurrency()) : physical_cores(root, cpus);
-    const double limit = cgroup_limit(root);
-    if (limit < threads)
-        threads = static_cast<int>(std::floor(limit));
-    return std::max(threads, 1);
+std::vector<std::pair<std::string, bool>> cpu_features() {
+    std::vector<std::pair<std::string, bool>> found;
+    for (const Feature &feature : features())
+        found.emplace_back(feature.name, feature.present);
+    return found;
 }
+
+ThreadLimits thread_limits(const char *root) {
+    const std::set<int> cpus = allowed_cpus(root);
+    ThreadLimits limits{};
+    limits.allowed = static_cast<int>(cpus.size());
+    limits.cores = cpus.empty() ? static_cast<int>(std::thread::hardware_concurrency()) : physical_cores(root, cpus);
+    limits.quota = cgroup_limit(root);
+    limits.threads = limits.cores;
+    if (limits.quota < limits.threads)
+        limits.threads = static_cast<int>(std::floor(limits.quota));
+    limits.threads = std::max(limits.threads, 1);
+    return limits;
+}
+
+int default_threads(const char *root) { return thread_limits(root).threads; }
 
 } // namespace clover

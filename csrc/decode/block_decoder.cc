@@ -108,6 +108,7 @@ void Decoder::preview(const std::vector<int> &block, int step) {
     rows_ = rows_to_compute(all, step);
     PreviewOptions options;
     options.coreset = o_.coreset;
+    options.coreset_share = o_.coreset_share;
     if (o_.skip_rows || o_.coreset)
         options.block = &kept_;
     if (rows_.size() < all.size())

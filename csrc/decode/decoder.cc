@@ -105,7 +105,7 @@ void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     m_.require_words();
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
-    const bool empty = prompt.empty() && state_.position == 0;
+    const bool empty = prompt.empty() && !state_.decided(); // nothing decides a first token
     if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())
         throw UnsupportedModel("the model was trained to denoise blocks of random ids: it does not decode "
                                "autoregressively");
@@ -128,13 +128,14 @@ void Decoder::check(const std::vector<int> &prompt) const {
     check_range("frequency_penalty", s.frequency_penalty, -kLarge, kLarge);
     check_range("logprobs", o_.logprobs, -1, kMostLogProbs);
     check_range("repetition_penalty", s.repetition_penalty, 1e-6, kLarge);
-    m_.check_coreset(o_.coreset);
+    m_.check_coreset(o_.coreset, o_.coreset_share);
     m_.check_ids(prompt, false);
     for (int id : o_.stop_ids)
         check_range("stop id", id, 0, m_.spec.vocab_size - 1);
     if (empty && mode_ != DecodeMode::diffusion)
         throw ArgumentError("autoregressive decoding needs a prompt");
     const int64_t tokens = int64_t(prompt.size()) + o_.max_new_tokens;
+    check_range("mark", double(o_.mark), 0, double(state_.position + int64_t(prompt.size())));
     if (tokens > state_.capacity - state_.position)
         throw ContextLengthError(std::to_string(prompt.size()) + " prompt tokens and max_new_tokens " +
                                  std::to_string(o_.max_new_tokens) + " behind position " +
@@ -162,21 +163,37 @@ void Decoder::reserve(int64_t prompt_tokens) {
     }
 }
 
-void Decoder::prefill(const std::vector<int> &prompt) {
-    const size_t most = drafter_ ? size_t(Model::kChunkRows) : std::max<size_t>(1, prompt.size()); // followed by pass
-    for (size_t at = 0; at < prompt.size(); at += most) {
-        const auto begin = prompt.begin() + std::ptrdiff_t(at);
-        const std::vector<int> ids(begin, begin + std::ptrdiff_t(std::min(most, prompt.size() - at)));
-        m_.commit(state_, ids, Logits::none, false, nullptr, tick_);
-        if (drafter_)
-            drafter_->follow(int(ids.size()));
+size_t Decoder::piece(size_t left) const {
+    const int64_t to_mark = o_.mark - state_.position;
+    size_t most = left;
+    if (drafter_) // follows pass by pass
+        most = Model::kChunkRows;
+    else if (listener_ && !m_.spec.full_mask() && !m_.spec.blocks_from_ends()) {
+        // Whole passes, so that the listener can cancel between them; the state is the same.
+        const int64_t width = m_.spec.block_mask() ? m_.spec.block_size : 1;
+        const int64_t end = (state_.position + Model::kChunkRows) / width * width;
+        most = size_t(end > state_.position ? end - state_.position : width - state_.position % width);
     }
-    if (!m_.spec.full_mask())
-        result_.counters.prefill_passes = (int64_t(prompt.size()) + Model::kChunkRows - 1) / Model::kChunkRows;
-    result_.counters.prefill_seconds = seconds();
-    Event event(Event::Type::prefill);
-    event.tokens = int64_t(prompt.size());
-    notify(event);
+    return std::min(
+        {left, most, to_mark > 0 && !state_.cuttable() && !m_.spec.blocks_from_ends() ? size_t(to_mark) : left});
+}
+
+void Decoder::prefill(const std::vector<int> &prompt) {
+    for (size_t at = 0, n = 0; at < prompt.size() && !done(); at += n) {
+        n = piece(prompt.size() - at);
+        const auto begin = prompt.begin() + std::ptrdiff_t(at);
+        m_.commit(state_, {begin, begin + std::ptrdiff_t(n)}, Logits::none, false, nullptr, tick_);
+        if (drafter_)
+            drafter_->follow(int(n));
+        if (state_.position == o_.mark)
+            state_.mark(true);
+        if (!m_.spec.full_mask())
+            result_.counters.prefill_passes += (int64_t(n) + Model::kChunkRows - 1) / Model::kChunkRows;
+        result_.counters.prefill_seconds = seconds();
+        Event event(Event::Type::prefill);
+        event.tokens = int64_t(at + n);
+        notify(event);
+    }
 }
 
 DecodeResult Decoder::run(const std::vector<int> &prompt) {

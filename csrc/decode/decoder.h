@@ -38,6 +38,7 @@ class Decoder {
     void check_indel() const;
     void check_drafter(int64_t tokens) const;
     void reserve(int64_t prompt_tokens);
+    size_t piece(size_t left) const; // of the prompt, that is committed at once
     void prefill(const std::vector<int> &prompt);
 
     // block_decoder.cc

@@ -49,6 +49,8 @@ struct DecodeOptions {
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number
+    // Of the experts that a preview's rows would choose, the share that they use; 0: all. An approximation.
+    double coreset_share = 0;
     // Rows whose token is no mask and was in its place at the preview before are left out of a preview: what they
     // computed then stays. An approximation; every `refresh` steps of a block (0: never) all rows are computed.
     bool skip_rows = false;
@@ -57,6 +59,9 @@ struct DecodeOptions {
     int logprobs = -1;        // most probable tokens beside each token's log-probability; -1: no log-probabilities
     // False: a block that ends the text need not be committed. True: its kept tokens are, with the stop token.
     bool commit_last = true;
+    // Position within `prompt`, or its end, at which the state leaves a mark, in a pass of its own; where blocks count
+    // from the ends of commits at the end alone. 0: none.
+    int64_t mark = 0;
 };
 
 struct Event {
@@ -65,7 +70,7 @@ struct Event {
     explicit Event(Type type) : type(type) {}
 
     Type type;
-    int64_t tokens = 0; // prefill: committed tokens of the prompt
+    int64_t tokens = 0; // prefill: committed tokens of the prompt so far; an event a pass or so
     int block = 0;      // counted from 0
     int step = 0;       // of the block, counted from 0
     // step: the block behind it, the mask id where still masked, or the next step's noise; block: its final tokens,

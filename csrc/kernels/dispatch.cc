@@ -81,6 +81,14 @@ std::vector<const Kernels *> runnable_tables() {
     return tables;
 }
 
+std::vector<const char *> names_of(const std::vector<const Kernels *> &tables) { // null-terminated
+    std::vector<const char *> names;
+    for (const Kernels *table : tables)
+        names.push_back(table->isa);
+    names.push_back(nullptr);
+    return names;
+}
+
 } // namespace
 
 const Kernels &kernels(const char *force) {
@@ -90,14 +98,13 @@ const Kernels &kernels(const char *force) {
     return *runnable_tables().back();
 }
 
+const char *const *compiled_isas() {
+    static const std::vector<const char *> names = names_of(compiled_tables());
+    return names.data();
+}
+
 const char *const *available_isas() {
-    static const std::vector<const char *> names = [] {
-        std::vector<const char *> list;
-        for (const Kernels *table : runnable_tables())
-            list.push_back(table->isa);
-        list.push_back(nullptr);
-        return list;
-    }();
+    static const std::vector<const char *> names = names_of(runnable_tables());
     return names.data();
 }
 

@@ -197,6 +197,8 @@ int64_t attention_scratch_floats(int rows, int heads, int head_dim);
 // ("reference" | "avx2" | "avxvnni" | "vnni256" | "avx512vnni" | "neon_dotprod" | "neon_i8mm"); throws UnsupportedError
 // when the processor lacks it.
 const Kernels &kernels(const char *force = nullptr);
+// Names of the tables compiled in, best last; null-terminated.
+const char *const *compiled_isas();
 // Names of the tables compiled in that this processor can run, best last; null-terminated.
 const char *const *available_isas();
 

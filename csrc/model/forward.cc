@@ -168,7 +168,8 @@ Pass::Pass(Model &model, State &state, const int *commit, int commit_rows, const
            const PreviewOptions &options, const BlockGrid &grid)
     : model(model), state(state), ids(commit, commit + commit_rows), place(size_t(commit_rows)), start(state.settled()),
       committed(commit_rows), block_rows(int(block_ids.size())), block(options.block), words(options.words),
-      soft(options.soft), coreset(options.coreset), history_width(options.width ? options.width : block_rows) {
+      soft(options.soft), coreset(options.coreset), coreset_share(options.coreset_share),
+      history_width(options.width ? options.width : block_rows) {
     std::iota(place.begin(), place.end(), 0);
     for (int i = 0, n = int(options.rows ? options.rows->size() : block_ids.size()); i < n; i++) {
         const int row = options.rows ? (*options.rows)[size_t(i)] : i;

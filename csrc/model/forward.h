@@ -39,6 +39,7 @@ struct Pass {
     const Model *words = nullptr;  // preview of a drafter: whose embedding rows it starts as
     const float *soft = nullptr;   // preview: [n, H] mean embeddings of the one before; null: there is none
     int coreset = 0;               // preview: experts that the block may use; 0: all
+    double coreset_share = 0;      // preview: of those that its rows would choose, how many it uses; 0: all
     double history_width = 0;      // preview: rows that the history's logit counts
     std::atomic<int> bad_half{-1}; // first half layer (2 layer + half) whose output is not finite
 
@@ -64,6 +65,7 @@ struct Pass {
     float *y() const { return model.scratch.y.data() + row0 * int64_t(model.spec.hidden_size); }
     float *proj(const AttentionShape &s) const { return model.scratch.proj.data() + row0 * int64_t(s.in_rows()); }
     const LayerWeights &layer(int i) const { return model.weights.layers[size_t(i)]; }
+    bool has_coreset() const { return coreset > 0 && coreset < model.spec.num_experts; }
     int previewed() const { return total - committed; } // rows that a preview computes
     // Cosines and sines of the pass's angles in a layer, [n, rotary_dim].
     const float *angles(int layer) const;

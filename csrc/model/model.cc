@@ -60,6 +60,7 @@ void advance(const Spec &s, State &state, const BlockGrid &grid, int64_t start, 
     if (s.block_mask())
         state.open.assign(ids + std::max<int64_t>(0, grid.begin(state.position) - start), ids + n);
     std::copy_n(last, s.hidden_size, state.hidden.data());
+    state.cut = false;
 }
 
 // One pass of a commit.
@@ -73,11 +74,8 @@ void commit_rows(Model &m, State &state, const int *ids, int rows, const BlockGr
     if (state.rollback.rows)
         std::copy_n(h, rows * width, state.rollback.hidden.data() + width);
     state.broken = false;
-}
-
-void require_whole(const State &state) {
-    if (state.broken)
-        throw Error("an error ended a commit half way; restore a snapshot or truncate the state to 0");
+    if (!state.rollback.rows) // else rows may be taken back, and a mark with them
+        state.mark_if_due();
 }
 
 // Rows of the largest chunk of a pass over `total` rows.
@@ -125,14 +123,28 @@ Model::Model(const Spec &s, const std::vector<std::string> &files, const std::ve
     require_memory("the weights that every pass reads", weights.dense_bytes);
 }
 
-State Model::new_state(int64_t max_tokens) const {
-    if (max_tokens < 1 || max_tokens > spec.max_positions)
-        throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes 1 to " +
-                                 std::to_string(spec.max_positions));
+Model::Needs Model::needs(int64_t max_tokens) const {
     const int rows = spec.full_mask() ? int(max_tokens) : std::max(1, spec.block_size); // of a pass
+    return {State::bytes(spec, kv_format, max_tokens), scratch.bytes(chunk_of(*this, rows), rows)};
+}
+
+void Model::check_capacity(int64_t least, int64_t max_tokens, int64_t held) const {
+    if (max_tokens < least || max_tokens > spec.max_positions)
+        throw ContextLengthError("a state for " + std::to_string(max_tokens) + " tokens: the model takes " +
+                                 std::to_string(least) + " to " + std::to_string(spec.max_positions));
+    const Needs bytes = needs(max_tokens);
     require_memory("a state for " + std::to_string(max_tokens) + " tokens and its working memory",
-                   State::bytes(spec, kv_format, max_tokens) + scratch.bytes(chunk_of(*this, rows), rows));
+                   bytes.state + bytes.working - held);
+}
+
+State Model::new_state(int64_t max_tokens) const {
+    check_capacity(1, max_tokens, 0);
     return State(spec, max_tokens, kv_format);
+}
+
+void Model::extend(State &state, int64_t max_tokens) const {
+    check_capacity(std::max<int64_t>(1, state.position), max_tokens, state.bytes());
+    state.capacity = max_tokens;
 }
 
 void Model::check_ids(const std::vector<int> &ids, bool mask_allowed) const {
@@ -145,17 +157,19 @@ void Model::check_ids(const std::vector<int> &ids, bool mask_allowed) const {
     }
 }
 
-void Model::check_coreset(int coreset) const {
+void Model::check_coreset(int coreset, double share) const {
     if (coreset != 0 && (coreset < spec.top_k || coreset > spec.num_experts))
         throw ArgumentError("coreset " + std::to_string(coreset) + " is neither 0 nor in [" +
                             std::to_string(spec.top_k) + ", " + std::to_string(spec.num_experts) + "]");
-    if (coreset && spec.full_mask())
+    if (!(share >= 0 && share <= 1))
+        throw ArgumentError("coreset_share " + std::to_string(share) + " is outside [0, 1]");
+    if ((coreset || share > 0) && spec.full_mask())
         throw UnsupportedModel("a coreset is not supported of mask \"full\"");
 }
 
 void Model::check_commit(const State &state, const std::vector<int> &ids) const {
     require_words();
-    require_whole(state);
+    state.require_whole();
     check_ids(ids, false);
     const int64_t n = int64_t(ids.size());
     if (n == 0)
@@ -180,6 +194,7 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     const std::vector<int> all = behind_open(state, ids);
     if (want == Logits::none && state.previewed == all) { // a preview has computed all of it
         advance(spec, state, grid, start, all.data(), int(all.size()), state.previewed_hidden.data());
+        state.mark_if_due();
         return;
     }
     int again = int(state.open.size()); // rows that the caller has seen before
@@ -225,9 +240,9 @@ void Model::check_preview(const State &state, const std::vector<int> &ids, const
     require_preview();
     if (!options.words)
         require_words();
-    require_whole(state);
+    state.require_whole();
     check_ids(ids, true);
-    check_coreset(options.coreset);
+    check_coreset(options.coreset, options.coreset_share);
     const int64_t most = spec.full_mask() ? spec.max_positions : kMaxBlock;
     if (ids.empty() || int64_t(ids.size()) > most)
         throw ArgumentError("a block of " + std::to_string(ids.size()) + " tokens is outside [1, " +
@@ -305,12 +320,13 @@ int Model::run_preview(State &state, const std::vector<int> &ids, const std::vec
     if (committed)
         advance(spec, state, grid, pass.start, ids.data(), committed, h + (committed - 1) * width);
     state.broken = false;
+    state.mark_if_due();
     state.passes++;
     if (options.block)
         options.block->pass = state.passes;
     // It has left all that a commit would: keys and values, which recurrent layers do not have.
-    if (spec.block_mask() && !spec.has(LayerKind::deltanet) && !options.coreset && !options.rows &&
-        n <= spec.block_size) {
+    if (spec.block_mask() && !spec.has(LayerKind::deltanet) && !options.coreset && options.coreset_share == 0 &&
+        !options.rows && n <= spec.block_size) {
         state.previewed = block;
         std::copy_n(h + int64_t(pass.total - 1) * width, width, state.previewed_hidden.data());
     }
@@ -322,9 +338,11 @@ void Model::truncate(State &state, int64_t position) {
         state.reset();
         return;
     }
-    require_whole(state);
-    if (position == state.position)
+    state.require_whole();
+    if (position == state.position) {
+        state.mark_if_due();
         return;
+    }
     if (spec.full_mask() && position > 0 && position < state.position) {
         state.open.resize(size_t(position));
         state.position = position;
@@ -340,13 +358,28 @@ void Model::truncate(State &state, int64_t position) {
     replay_delta(*this, state, int(keep));
     std::copy_n(record.hidden.data() + keep * spec.hidden_size, spec.hidden_size, state.hidden.data());
     record.rows = int(keep);
+    state.cut = keep == 0 && record.cut;
     state.position = position;
     state.broken = false;
+    state.drop_marks_behind(position);
+    state.mark_if_due();
+}
+
+void Model::rewind(State &state, int64_t position) {
+    if (position < 0)
+        throw ArgumentError("position " + std::to_string(position) + " is negative");
+    const Rollback &record = state.rollback;
+    const bool recorded = record.rows && position >= record.start && position <= record.start + record.rows;
+    if (recorded && !state.broken && position < state.position)
+        return truncate(state, position);
+    state.rewind(position);
 }
 
 void Model::last_logits(const State &state, float *logits) {
     require_words();
-    require_whole(state);
+    state.require_whole();
+    if (!state.decided())
+        throw ArgumentError("the last token's output is not known: the state was cut behind it");
     if (spec.full_mask())
         throw UnsupportedModel("under mask \"full\" the last row's logits depend on what follows it");
     head_logits(*this, state.hidden.data(), {0}, logits);

@@ -49,6 +49,7 @@ struct PreviewOptions {
     const std::vector<int> *rows = nullptr;
     const float *soft = nullptr;  // [n, H] of self-conditioning: what the preview before left; null: there was none
     const Model *words = nullptr; // a drafter's target, whose embedding the rows start as; else null
+    double coreset_share = 0;     // of the experts that the rows computed would choose, how many they use; 0: all
 };
 
 // Called between passes; throws to stop.
@@ -64,6 +65,12 @@ class Model {
     // stay in memory.
     Model(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
           const ModelOptions &);
+
+    // Bytes of a state for `max_tokens` tokens, and of the working memory of its passes.
+    struct Needs {
+        int64_t state, working;
+    };
+    Needs needs(int64_t max_tokens) const;
 
     // An empty state for at most `max_tokens` tokens. Throws ContextLengthError, MemoryError.
     State new_state(int64_t max_tokens) const;
@@ -96,11 +103,17 @@ class Model {
     // closed one but for a commit of one row, which is sequential. Under a full mask to any position.
     void truncate(State &, int64_t position);
 
-    // Logits [vocab_size] of the last committed row. The state's position must not be 0, nor the mask full.
+    // State::rewind, or truncate where the last commit can be taken back in part.
+    void rewind(State &, int64_t position);
+
+    // Room for at most `max_tokens` tokens, no fewer than there are. Throws ContextLengthError, MemoryError.
+    void extend(State &, int64_t max_tokens) const;
+
+    // Logits [vocab_size] of the last committed row. It must be known (State::decided), and the mask not full.
     void last_logits(const State &, float *logits);
 
     void check_ids(const std::vector<int> &ids, bool mask_allowed) const;
-    void check_coreset(int coreset) const;
+    void check_coreset(int coreset, double share) const;
     // Throws ArgumentError where this one cannot draft for `target`, UnsupportedModel where it drafts for none.
     void check_drafts_for(const Model &target) const;
     void require_words() const;   // throws UnsupportedModel where the model is a drafter
@@ -124,6 +137,7 @@ class Model {
     static constexpr int kMaxBlock = 1024; // rows of a preview, but under a full mask
 
   private:
+    void check_capacity(int64_t least, int64_t max_tokens, int64_t held) const;
     void check_commit(const State &, const std::vector<int> &ids) const;
     void check_preview(const State &, const std::vector<int> &ids, const PreviewOptions &) const;
     void commit_text(State &, const std::vector<int> &ids, Logits, float *logits, const Tick &);

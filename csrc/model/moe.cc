@@ -90,27 +90,53 @@ const float *choices(const Spec &spec, const Scratch &s) {
     return spec.router == "softmax" ? s.router.data() : s.router_choice.data();
 }
 
-// [E] <- the set that this block's rows may use: expert e counts with the best that any of them says of it.
-void choose_coreset(const Pass &p, std::vector<char> &coreset) {
+// set [E] <- `size` experts of `within` (null: all): e counts with the best that any row of the block says of it.
+void choose_set(const Pass &p, const char *within, int size, std::vector<char> &set) {
     const int experts = p.model.spec.num_experts;
     const float *choice = choices(p.model.spec, p.model.scratch) + int64_t(p.committed) * experts;
     std::vector<float> best(choice, choice + experts);
     for (int r = 1; r < p.previewed(); r++)
         for (int e = 0; e < experts; e++)
             best[size_t(e)] = std::max(best[size_t(e)], choice[int64_t(r) * experts + e]);
-    std::vector<int> ids(static_cast<size_t>(p.coreset));
-    select_top(best.data(), nullptr, experts, p.coreset, ids.data());
-    coreset.assign(size_t(experts), char(0));
+    std::vector<int> ids(static_cast<size_t>(size));
+    select_top(best.data(), within, experts, size, ids.data());
+    set.assign(size_t(experts), char(0));
     for (int id : ids)
-        coreset[size_t(id)] = 1;
+        set[size_t(id)] = 1;
 }
 
-// The coreset of a layer: the block's own once its first preview has chosen it.
-const char *coreset_of(Pass &p, int layer) {
-    std::vector<char> &set = p.block ? p.block->coreset[size_t(layer)] : p.model.scratch.allowed;
-    if (!p.block || set.empty())
-        choose_coreset(p, set);
-    return set.data();
+// [E] experts of `within` (null: all) that the block's rows would choose.
+std::vector<char> chosen_of(const Pass &p, const char *within) {
+    const int experts = p.model.spec.num_experts, k = p.model.spec.top_k;
+    const float *choice = choices(p.model.spec, p.model.scratch) + int64_t(p.committed) * experts;
+    std::vector<char> chosen(size_t(experts), char(0));
+    std::vector<int> top(static_cast<size_t>(k));
+    for (int r = 0; r < p.previewed(); r++) {
+        select_top(choice + int64_t(r) * experts, within, experts, k, top.data());
+        for (int e : top)
+            chosen[size_t(e)] = 1;
+    }
+    return chosen;
+}
+
+// [E] experts that the block's rows may use, null: all. The coreset is the block's own once its first preview has
+// chosen it; the share is of every pass anew, since masks that are all alike choose few.
+const char *allowed_experts(Pass &p, int layer) {
+    const Spec &spec = p.model.spec;
+    Scratch &s = p.model.scratch;
+    const char *coreset = nullptr;
+    if (p.has_coreset()) {
+        std::vector<char> &set = p.block ? p.block->coreset[size_t(layer)] : s.coreset;
+        if (!p.block || set.empty())
+            choose_set(p, nullptr, p.coreset, set);
+        coreset = set.data();
+    }
+    if (p.coreset_share == 0)
+        return coreset;
+    const std::vector<char> chosen = chosen_of(p, coreset);
+    const int size = int(std::ceil(p.coreset_share * double(std::count(chosen.begin(), chosen.end(), char(1)))));
+    choose_set(p, chosen.data(), std::max(spec.top_k, size), s.allowed);
+    return s.allowed.data();
 }
 
 // top_id, top_weight [n, k] of one row
@@ -128,16 +154,16 @@ void choose_experts(const Spec &spec, Scratch &s, const MoeWeights &w, const cha
         weights[j] *= spec.routed_scaling_factor * (w.scales ? w.scales[ids[j]] : 1.0f);
 }
 
-// Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes. A coreset
-// restricts the rows of a preview, and takes the place of groups.
+// Probabilities and choices of every row; beside them the shared expert's silu(gate) * up and its codes. A coreset and
+// a share of it restrict the rows of a preview; a coreset takes the place of groups.
 void choose(Pass &p, const MoeWeights &w, int layer) {
     Model &m = p.model;
     const Spec &s = m.spec;
     const bool shared = s.shared_intermediate > 0;
     m.scratch.inner.shape(s.shared_intermediate);
-    const int free = p.coreset > 0 && p.coreset < s.num_experts ? p.committed : p.rows; // rows without a coreset
+    const int free = p.has_coreset() || p.coreset_share > 0 ? p.committed : p.rows; // rows without a limit
     m.pool.run(p.rows, [&](int64_t r, int) {
-        score_experts(s, m.scratch, w.router_bias, r < free, r);
+        score_experts(s, m.scratch, w.router_bias, r < p.committed || !p.has_coreset(), r);
         if (r < free)
             choose_experts(s, m.scratch, w, nullptr, r);
         if (shared)
@@ -145,8 +171,8 @@ void choose(Pass &p, const MoeWeights &w, int layer) {
     });
     if (free == p.rows)
         return;
-    const char *coreset = coreset_of(p, layer);
-    m.pool.run(p.rows - free, [&](int64_t r, int) { choose_experts(s, m.scratch, w, coreset, free + r); });
+    const char *allowed = allowed_experts(p, layer);
+    m.pool.run(p.rows - free, [&](int64_t r, int) { choose_experts(s, m.scratch, w, allowed, free + r); });
 }
 
 // calls, pair_row, pair_of <- pairs grouped by expert, rows in order within one

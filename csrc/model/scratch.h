@@ -55,7 +55,7 @@ class Scratch {
     Buffer<float> top_weight;              // [n, top_k]
     Buffer<int> pair_row;                  // [n * top_k] rows of the grouped list
     std::vector<ExpertCall> calls;         // by expert
-    std::vector<char> allowed;             // [E] the coreset
+    std::vector<char> coreset, allowed;    // [E] experts that a block, a pass may use
     Buffer<float> gate, up;                // [n * top_k, I]
     Input expert;                          // [n * top_k, I]
     Buffer<float> pair_out;                // [n * top_k, H]

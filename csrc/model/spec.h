@@ -134,6 +134,8 @@ struct Spec {
     bool local_rope(int layer) const { return rope_local_theta != 0 && window(layer) != 0; }
     int local_rotary_dim() const { return rope_local_theta == 0 ? 0 : rope_local_dim ? rope_local_dim : rotary_dim; }
     bool block_mask() const { return mask == "block"; }
+    // Commits say by where they end how the rows in front see each other.
+    bool blocks_from_ends() const { return block_mask() && !absolute_blocks(); }
     bool full_mask() const { return mask == "full"; }
     bool sees_ahead() const { return mask != "causal"; } // outputs of rows depend on what follows
     bool uniform_noise() const { return noise == "uniform"; }

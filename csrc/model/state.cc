@@ -36,6 +36,14 @@ int64_t layers_of(const Spec &s, LayerKind kind) { return std::count(s.layers.be
 
 } // namespace
 
+void copy_delta(const std::vector<DeltaState> &from, std::vector<DeltaState> &to) {
+    to.resize(from.size());
+    for (size_t i = 0; i < from.size(); i++) {
+        to[i].S.assign(from[i].S.data(), from[i].S.size());
+        to[i].ring.assign(from[i].ring.data(), from[i].ring.size());
+    }
+}
+
 State::State(const Spec &spec, int64_t capacity, KvFormat format)
     : capacity(capacity), format(format), kv(spec.layers.size()), delta(spec.layers.size()),
       previewed_hidden(spec.block_mask() ? spec.hidden_size : 0), hidden(spec.hidden_size), spec_(spec) {
@@ -46,6 +54,11 @@ State::State(const Spec &spec, int64_t capacity, KvFormat format)
         delta[i].ring.resize(int64_t(spec.conv_taps - 1) * spec.conv_channels());
     }
     reset();
+}
+
+void State::require_whole() const {
+    if (broken)
+        throw Error("an error ended a commit half way; restore a snapshot or truncate the state to 0");
 }
 
 void State::reserve(int64_t rows) {
@@ -79,7 +92,8 @@ void State::reset() {
     passes++;
     open.clear();
     previewed.clear();
-    broken = false;
+    broken = cut = false;
+    marks.clear();
     for (DeltaState &d : delta) {
         d.S.clear();
         d.ring.clear();
@@ -88,30 +102,35 @@ void State::reset() {
     drop_rollback();
 }
 
-void State::copy_from(const State &from) {
-    reserve(from.position);
-    for (size_t i = 0; i < kv.size(); i++) {
-        delta[i].S.assign(from.delta[i].S.data(), from.delta[i].S.size());
-        delta[i].ring.assign(from.delta[i].ring.data(), from.delta[i].ring.size());
-        if (spec_.layers[i] != LayerKind::attention || from.settled() == 0)
-            continue;
-        const int64_t row = kv_row_bytes(int(i));
-        std::copy_n(from.kv[i].k.data(), from.settled() * row, kv[i].k.data());
-        std::copy_n(from.kv[i].v.data(), from.settled() * row, kv[i].v.data());
+// Keys and values of the first rows.
+void State::copy_rows(const State &from, int64_t rows) {
+    reserve(rows);
+    for (size_t i = 0; rows && i < kv.size(); i++) {
+        const int64_t bytes = spec_.layers[i] == LayerKind::attention ? rows * kv_row_bytes(int(i)) : 0;
+        std::copy_n(from.kv[i].k.data(), bytes, kv[i].k.data());
+        std::copy_n(from.kv[i].v.data(), bytes, kv[i].v.data());
     }
+}
+
+// Everything but the caches' rows and the marks.
+void State::copy_point(const State &from) {
+    copy_delta(from.delta, delta);
     hidden.assign(from.hidden.data(), from.hidden.size());
+    cut = from.cut;
     position = from.position;
     open = from.open;
     previewed.clear();
     passes++;
     broken = from.broken;
     drop_rollback();
+    marks.clear();
 }
 
 State State::snapshot() const {
     require_memory("a snapshot of " + std::to_string(position) + " tokens", bytes(spec_, format, position));
     State copy(spec_, capacity, format);
-    copy.copy_from(*this);
+    copy.copy_rows(*this, settled());
+    copy.copy_point(*this);
     return copy;
 }
 
@@ -119,8 +138,10 @@ void State::restore(const State &from) {
     if (from.position > capacity)
         throw ContextLengthError("a state at position " + std::to_string(from.position) +
                                  " does not fit into a capacity of " + std::to_string(capacity) + " tokens");
-    if (&from != this)
-        copy_from(from);
+    if (&from == this)
+        return;
+    copy_rows(from, from.settled());
+    copy_point(from);
 }
 
 void State::begin_rollback(int rows) {
@@ -128,6 +149,7 @@ void State::begin_rollback(int rows) {
     require_memory("the record that a rollback needs", layers * record_floats(spec_, rows) * int64_t(sizeof(float)));
     drop_rollback();
     rollback.start = position;
+    rollback.cut = cut;
     rollback.delta.resize(delta.size());
     rollback.hidden.resize(int64_t(1 + rows) * spec_.hidden_size);
     std::copy_n(hidden.data(), spec_.hidden_size, rollback.hidden.data());
@@ -148,7 +170,7 @@ void State::begin_rollback(int rows) {
 void State::drop_rollback() { rollback = Rollback(); }
 
 int64_t State::bytes() const {
-    int64_t sum = bytes(spec_, format, reserved_) + kept.bytes();
+    int64_t sum = bytes(spec_, format, reserved_) + kept.bytes() + marks_bytes();
     if (rollback.rows)
         sum += layers_of(spec_, LayerKind::deltanet) * record_floats(spec_, rollback.rows) * int64_t(sizeof(float)) +
                rollback.hidden.bytes();

@@ -12,6 +12,7 @@
 namespace clover {
 
 void register_errors(pybind11::module_ &);
+void register_machine(pybind11::module_ &);  // what the processor and the system offer
 void register_model(pybind11::module_ &);    // Model and State
 void register_state(pybind11::module_ &);    // State alone
 void register_decoding(pybind11::module_ &); // the submodule `decoding`

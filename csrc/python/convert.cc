@@ -259,8 +259,10 @@ DecodeOptions options_from(const py::dict &dict) {
     f.optional("stop_ids", o.stop_ids);
     if (f.optional("coreset", o.coreset) && o.coreset < 0)
         f.bad("coreset", std::to_string(o.coreset) + " is negative");
+    f.optional("coreset_share", o.coreset_share);
     f.optional("logprobs", o.logprobs);
     f.optional("commit_last", o.commit_last);
+    f.optional("mark", o.mark);
     f.optional("skip_rows", o.skip_rows);
     f.optional("refresh", o.refresh);
     f.optional("fused_commit", o.fused_commit);

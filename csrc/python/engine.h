@@ -76,6 +76,8 @@ std::vector<int> ids_from(const py::object &);
 
 // generate() and what belongs to drafters: register_generate.cc.
 void register_generate(py::class_<Engine, std::shared_ptr<Engine>> &);
+// Model.load_state(): register_state.cc.
+void register_load_state(py::class_<Engine, std::shared_ptr<Engine>> &);
 // The observer of a model's layers: register_observer.cc.
 void register_observer(py::class_<Engine, std::shared_ptr<Engine>> &);
 

@@ -127,7 +127,7 @@ std::vector<int> output_rows(const std::optional<std::vector<int>> &rows, const 
 Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const std::optional<std::vector<int>> &rows,
                std::optional<int> width, std::optional<int> coreset, Block *block,
                const std::optional<std::vector<int>> &compute, const py::object &commit,
-               const std::optional<Array> &soft) {
+               const std::optional<Array> &soft, double coreset_share) {
     check_owner(engine, sequence);
     const std::vector<int> tokens = ids_from(ids);
     const std::vector<int> first = commit.is_none() ? std::vector<int>() : ids_from(commit);
@@ -135,6 +135,7 @@ Floats preview(Engine &engine, Sequence &sequence, const py::object &ids, const 
         throw ArgumentError("width " + std::to_string(*width) + " is below 1");
     Model &model = engine.model;
     PreviewOptions options{coreset.value_or(model.spec.coreset_size), width.value_or(0), block};
+    options.coreset_share = coreset_share;
     if (compute)
         options.rows = &*compute;
     const int open = commit.is_none() ? int(sequence.state.open.size()) : 0;
@@ -177,17 +178,20 @@ std::pair<Floats, std::vector<double>> soft_embeddings(Engine &engine, Sequence 
 }
 
 double time_pass(Engine &engine, Sequence &sequence, const py::object &commit, const py::object &block, int head,
-                 std::optional<int> coreset) {
+                 std::optional<int> coreset, Block *kept, double coreset_share,
+                 const std::optional<std::vector<int>> &compute) {
     check_owner(engine, sequence);
     const std::vector<int> first = ids_from(commit), ids = ids_from(block);
     std::vector<int> rows;
     for (int row = 0; row < head; row++)
         rows.push_back(row);
-    if (first.size() + ids.size() < rows.size())
+    if (first.size() + (compute ? compute->size() : ids.size()) < rows.size())
         throw ArgumentError("head " + std::to_string(head) + " is more rows than the pass has");
     Model &model = engine.model;
-    PreviewOptions options;
-    options.coreset = coreset.value_or(model.spec.coreset_size);
+    PreviewOptions options{coreset.value_or(model.spec.coreset_size), 0, kept};
+    options.coreset_share = coreset_share;
+    if (compute)
+        options.rows = &*compute;
     const Lease lease(engine);
     const auto begin = std::chrono::steady_clock::now();
     if (ids.empty())
@@ -235,7 +239,8 @@ constexpr const char *kCommitDoc =
 constexpr const char *kPreviewDoc =
     "One denoising pass over a block behind the state, which stays as it is. Returns float32 logits [len(rows),\n"
     "vocab_size] of the chosen rows (None: all), padding and mask ids included. width: rows that the history's logit\n"
-    "counts (None: the block's own). coreset: experts that the block may use (None: the spec's number, 0: all). soft:\n"
+    "counts (None: the block's own). coreset: experts that the block may use (None: the spec's number, 0: all).\n"
+    "coreset_share: of the experts that the rows computed would choose, how many they use (0: all). soft:\n"
     "[n, H], what soft_embeddings() made of the preview before (None: there was none).\n"
     "Raises UnsupportedModelError where the spec says that the model is autoregressive.";
 
@@ -245,7 +250,8 @@ constexpr const char *kSoftDoc =
 
 constexpr const char *kTimePassDoc = "Seconds of a pass that commits ids [0 or more], previews a block [0 or more] "
                                      "behind them and reduces `head` of its\n"
-                                     "rows over the vocabulary, as a step of generate() does.";
+                                     "rows over the vocabulary, as a step of generate() does. kept, compute: as block "
+                                     "and compute of preview().";
 
 } // namespace
 
@@ -256,6 +262,7 @@ void register_model(py::module_ &m) {
     py::class_<Engine, std::shared_ptr<Engine>> model(m, "Model", kModelDoc);
     register_observer(model);
     register_generate(model);
+    register_load_state(model);
     model
         .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
              py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential",
@@ -268,6 +275,16 @@ void register_model(py::module_ &m) {
             "threads", [](const Engine &e) { return e.model.pool.size(); }, "Threads in use.")
         .def_property_readonly(
             "weight_bytes", [](const Engine &e) { return e.model.weights.bytes; }, "Bytes of all tensors.")
+        .def_property_readonly(
+            "dense_bytes", [](const Engine &e) { return e.model.weights.dense_bytes; },
+            "Bytes of the tensors that every pass reads; experts may stay on disk.")
+        .def(
+            "needs",
+            [](const Engine &e, int64_t max_tokens) {
+                const Model::Needs needs = e.model.needs(max_tokens);
+                return py::make_tuple(needs.state, needs.working);
+            },
+            py::arg("max_tokens"), "Bytes of a state for so many tokens, and of the working memory of its passes.")
         .def_property_readonly("counters", &counters,
                                "Totals since loading: rows of all passes, distinct experts summed over layers and\n"
                                "passes (experts_touched), weight bytes read (bytes_read).")
@@ -278,11 +295,12 @@ void register_model(py::module_ &m) {
         .def("preview", &preview, py::arg("state"), py::arg("ids"), py::arg("rows") = py::none(),
              py::arg("width") = py::none(), py::kw_only(), py::arg("coreset") = py::none(),
              py::arg("block") = py::none(), py::arg("compute") = py::none(), py::arg("commit") = py::none(),
-             py::arg("soft") = py::none(), kPreviewDoc)
+             py::arg("soft") = py::none(), py::arg("coreset_share") = 0.0, kPreviewDoc)
         .def("soft_embeddings", &soft_embeddings, py::arg("state"), py::arg("ids"), py::kw_only(),
              py::arg("temperature") = 1.0, py::arg("soft") = py::none(), kSoftDoc)
         .def("time_pass", &time_pass, py::arg("state"), py::arg("commit"), py::arg("block"), py::kw_only(),
-             py::arg("head") = 0, py::arg("coreset") = py::none(), kTimePassDoc);
+             py::arg("head") = 0, py::arg("coreset") = py::none(), py::arg("kept") = py::none(),
+             py::arg("coreset_share") = 0.0, py::arg("compute") = py::none(), kTimePassDoc);
 }
 
 } // namespace clover

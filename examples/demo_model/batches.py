@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from episodes import episode
 from generate import copy_task, sample
 from held_out import held_out_requests, normalise
-from loosen import SHARE, loosen
+from loosen import GOAL_SHARE, SHARE, loosen
 from model import Config, Layout, make_layout
 from tokenizers import Tokenizer
 from tokens import chat_prompt
@@ -39,6 +40,7 @@ class Mix:
 
     made_up: float = 0.15
     copying: float = 0.3
+    episodes: float = 0.0  # share of examples that are turns of the agent example
 
 
 class Stream:
@@ -54,18 +56,33 @@ class Stream:
         self.mask = tok.token_to_id("<|mask|>")
 
     def example(self) -> tuple[list[int], list[int]]:
-        """Prompt ids and answer ids (stop token included), never a held-out request."""
+        """Prompt ids and answer ids (stop token included), never of a held-out request."""
         while True:
-            copying = self.rng.random() < self.mix.copying
-            ex = copy_task(self.rng) if copying else sample(self.rng, self.mix.made_up)
-            request = ex.request
-            if not copying and self.rng.random() < SHARE:
-                request = loosen(self.rng, ex)
+            draw = self.turn if self.rng.random() < self.mix.episodes else self.single
+            request, messages, answer = draw()
             if normalise(request) not in self.refused:
                 break
-        prompt = self.tok.encode(chat_prompt(request), add_special_tokens=False).ids
-        answer = self.tok.encode(ex.answer, add_special_tokens=False).ids
-        return prompt, [*answer, self.stop]
+        prompt = self.tok.encode(chat_prompt(messages), add_special_tokens=False).ids
+        return prompt, [*self.tok.encode(answer, add_special_tokens=False).ids, self.stop]
+
+    def single(self) -> tuple[str, list[dict], str]:
+        """A spoken request, as a chat, and its answer."""
+        copying = self.rng.random() < self.mix.copying
+        ex = copy_task(self.rng) if copying else sample(self.rng, self.mix.made_up, wide=True)
+        request = ex.request
+        if not copying and self.rng.random() < SHARE:
+            values = [v for call in ex.calls for v in call["arguments"].values()]
+            request = loosen(self.rng, request, values)
+        return request, [{"role": "user", "content": request}], ex.answer
+
+    def turn(self) -> tuple[str, list[dict], str]:
+        """A goal, the chat up to one of the assistant's turns, and that turn."""
+        ep = episode(self.rng, self.mix.made_up)
+        before, answer = self.rng.choice(ep.turns)
+        request = ep.request
+        if self.rng.random() < GOAL_SHARE:
+            request = loosen(self.rng, request, ep.values.values())
+        return request, [{"role": "user", "content": request}, *ep.messages[1:before]], answer
 
     def __iter__(self) -> Iterator[Batch]:
         while True:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from itertools import accumulate
 
+from phrasings import MORE, MORE_CLOSERS, MORE_OFF_TOPIC, MORE_OPENERS
 from tools import MACROS, OFF_TOPIC, TOOLS, Tool
 from vocabulary import fill, made_up_word, pick
 from word_lists import words
@@ -17,6 +18,7 @@ from word_lists import words
 NO_TOOL = "No tool fits this request."
 OFF_TOPIC_SHARE = 0.06
 TWO_CALL_SHARE = 0.20
+MORE_SHARE = 0.2  # of the wider wordings begin or end as `phrasings.py` has it
 
 Call = dict[str, object]
 # A piece of a request: its text and, for a slot, the call index and parameter it fills.
@@ -87,14 +89,16 @@ def compile_template(template: str, kinds: dict[str, str]) -> tuple[str, list]:
     return mood, nodes
 
 
-def _compile(tool: Tool) -> list[tuple[str, list]]:
-    return [compile_template(template, tool.parameters) for template in tool.templates]
+def _compile(tool: Tool, more: tuple[str, ...] = ()) -> list[tuple[str, list]]:
+    return [compile_template(template, tool.parameters) for template in tool.templates + more]
 
 
 COMPILED: list[tuple[Tool, list]] = [(tool, _compile(tool)) for tool in TOOLS]
+COMPILED_WIDE = [(tool, _compile(tool, MORE[tool.name])) for tool in TOOLS]
 WEIGHTS = list(accumulate(tool.weight for tool in TOOLS))
 BY_NAME = {tool.name: (tool, compiled) for tool, compiled in COMPILED}
 OFF_TOPIC_COMPILED = [compile_template(template, {}) for template in OFF_TOPIC]
+OFF_TOPIC_WIDE = [compile_template(template, {}) for template in OFF_TOPIC + MORE_OFF_TOPIC]
 
 
 @dataclass
@@ -149,12 +153,14 @@ def _clause(
     return Clause(tool, mood, renderer.segments, renderer.last_kind in FREE_KINDS)
 
 
-def _random_clause(rng: random.Random, options: tuple[float, bool], index: int) -> Clause:
+def _random_clause(
+    rng: random.Random, options: tuple[float, bool], index: int, wide: bool
+) -> Clause:
     target = rng.random() * WEIGHTS[-1]
     position = 0
     while WEIGHTS[position] <= target:
         position += 1
-    tool, compiled = COMPILED[position]
+    tool, compiled = (COMPILED_WIDE if wide else COMPILED)[position]
     return _clause(rng, tool, compiled, options, index)
 
 
@@ -196,7 +202,7 @@ def _to_gerund(segments: list[Segment]) -> None:
     segments[0][0] = gerund(head) + space + rest
 
 
-def _wrap(rng: random.Random, clauses: list[Clause]) -> list[Segment]:
+def wrap(rng: random.Random, clauses: list[Clause], wide: bool = False) -> list[Segment]:
     """Join clauses, add an opener, a closer and the final punctuation."""
     first, last = clauses[0], clauses[-1]
     joiner = ""
@@ -205,6 +211,8 @@ def _wrap(rng: random.Random, clauses: list[Clause]) -> list[Segment]:
         strong = first.ends_free or last.segments[0][1] is not None
         joiner = pick(rng, STRONG_JOINERS if strong else WEAK_JOINERS)
     opener = pick(rng, COMMAND_OPENERS if first.mood == "!" else OTHER_OPENERS)
+    if wide and first.mood == "!" and rng.random() < MORE_SHARE:
+        opener = pick(rng, MORE_OPENERS)
     sentence_break = joiner[:1] in (".", ";")
     if opener in GERUND_OPENERS:
         if sentence_break or any(clause.mood != "!" for clause in clauses):
@@ -219,7 +227,9 @@ def _wrap(rng: random.Random, clauses: list[Clause]) -> list[Segment]:
     if len(clauses) == 2:
         segments += [[joiner, None], *last.segments]
         asks = last.mood == "?" or (asks and not sentence_break)
-    if "please" not in opener:
+    if wide and not last.ends_free and rng.random() < MORE_SHARE:
+        segments.append([pick(rng, MORE_CLOSERS), None])
+    elif "please" not in opener:
         segments.append([pick(rng, CLOSERS), None])
     segments.append([_punctuation(rng, asks), None])
     return [segment for segment in segments if segment[0]]
@@ -266,7 +276,7 @@ def _add_typo(rng: random.Random, segments: list[Segment]) -> None:
         segment[0] = text[: match.start()] + _typo(rng, match[0]) + text[match.end() :]
 
 
-def _add_noise(rng: random.Random, segments: list[Segment]) -> None:
+def add_noise(rng: random.Random, segments: list[Segment]) -> None:
     """Change case and spelling the way people do, slots included where case is concerned."""
     if rng.random() < 0.08:
         _add_typo(rng, segments)
@@ -301,20 +311,24 @@ def _finish(segments: list[Segment], tools: list[Tool]) -> Example:
     return Example("".join([text for text, _ in segments]), calls, format_answer(calls))
 
 
-def sample(rng: random.Random, made_up_share: float, new_values: bool = False) -> Example:
+def sample(
+    rng: random.Random, made_up_share: float, new_values: bool = False, wide: bool = False
+) -> Example:
     """Draw one example; each open slot is made up with probability ``made_up_share``.
 
-    ``new_values`` draws list values from the slice that training never sees.
+    ``new_values`` draws list values from the slice that training never sees, ``wide`` wordings
+    from `phrasings.py`, too, which no held-out set does.
     """
     options = (made_up_share, new_values)
     shape = rng.random()
     if shape < OFF_TOPIC_SHARE:
-        clauses = [_clause(rng, None, OFF_TOPIC_COMPILED, options, 0)]
+        off_topic = OFF_TOPIC_WIDE if wide else OFF_TOPIC_COMPILED
+        clauses = [_clause(rng, None, off_topic, options, 0)]
     else:
         count = 2 if shape < OFF_TOPIC_SHARE + TWO_CALL_SHARE else 1
-        clauses = [_random_clause(rng, options, index) for index in range(count)]
-    segments = _wrap(rng, clauses)
-    _add_noise(rng, segments)
+        clauses = [_random_clause(rng, options, index, wide) for index in range(count)]
+    segments = wrap(rng, clauses, wide)
+    add_noise(rng, segments)
     return _finish(segments, [clause.tool for clause in clauses if clause.tool])
 
 

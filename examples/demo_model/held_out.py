@@ -16,7 +16,8 @@ from generate import (
     BY_NAME,
     CLOSERS,
     COMMAND_OPENERS,
-    OFF_TOPIC_COMPILED,
+    COMPILED_WIDE,
+    OFF_TOPIC_WIDE,
     OTHER_OPENERS,
     STRONG_JOINERS,
     WEAK_JOINERS,
@@ -25,9 +26,11 @@ from generate import (
     sample,
 )
 from held_out_wordings import SKELETONS
+from phrasings import MORE_CLOSERS, MORE_OPENERS
 from vocabulary import fill, is_open
 
 DIRECTORY = Path(__file__).parents[2] / "src" / "clover_edge" / "corpora"
+TASKS = Path(__file__).parents[1] / "agent" / "tasks.jsonl"  # written by held_out_tasks.py
 NAMES = ("combinations", "wordings", "made_up")
 COMBINATIONS = 1200
 MADE_UP = 400
@@ -48,8 +51,10 @@ def load(name: str) -> list[dict]:
 
 
 def held_out_requests() -> set[str]:
-    """Return every held-out request, normalised; training compares ``normalise(request)``."""
-    return {normalise(row["request"]) for name in NAMES for row in load(name)}
+    """Return every held-out request and goal, normalised, as training compares them."""
+    requests = {normalise(row["request"]) for name in NAMES for row in load(name)}
+    with TASKS.open(encoding="utf-8") as lines:
+        return requests | {normalise(json.loads(line)["request"]) for line in lines}
 
 
 # --- sets by the generator -------------------------------------------------------------------
@@ -157,10 +162,12 @@ def _any(texts: list[str]) -> str:
 
 def producible(names: str, skeleton: str) -> bool:
     """Whether the generator's own grammar can produce a skeleton (gerund openers aside)."""
-    compiled = [BY_NAME[name][1] for name in names.split("+") if name] or [OFF_TOPIC_COMPILED]
+    wide = {tool.name: compiled for tool, compiled in COMPILED_WIDE}
+    compiled = [wide[name] for name in names.split("+") if name] or [OFF_TOPIC_WIDE]
     clauses = ["(?:" + "|".join(_pattern(nodes) for _, nodes in one) + ")" for one in compiled]
     body = (_any(STRONG_JOINERS + WEAK_JOINERS)).join(clauses)
-    whole = _any(COMMAND_OPENERS + OTHER_OPENERS) + body + _any(CLOSERS) + r"[ .?!]*"
+    whole = _any(COMMAND_OPENERS + OTHER_OPENERS + MORE_OPENERS) + body
+    whole += _any(CLOSERS + MORE_CLOSERS) + r"[ .?!]*"
     text = SLOT_RE.sub(lambda match: f"<{match[1].partition(':')[0].removeprefix('b.')}>", skeleton)
     return re.fullmatch(whole, text, re.IGNORECASE) is not None
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterable
 
-from generate import Example
 from word_lists import words
 
-SHARE = 0.6  # of the examples
+SHARE = 0.4  # of the examples
+GOAL_SHARE = 0.15  # of the goals: less of their wording may be missing
 DROP, SWAP, INSERT = 0.07, 0.05, 0.06  # per word outside slot values
 FILLERS = words(
     "a about actually again all already any anyway around away back be been but by can could did "
@@ -25,19 +26,18 @@ FILLERS = words(
 WORD = re.compile(r"[A-Za-z']+ ?")
 
 
-def protected(example: Example) -> list[bool]:
+def protected(request: str, values: Iterable[str]) -> list[bool]:
     """Per character of the request: is it part of a slot value?"""
-    kept = [False] * len(example.request)
-    for call in example.calls:
-        for value in call["arguments"].values():
-            for match in re.finditer(re.escape(value), example.request):
-                kept[match.start() : match.end()] = [True] * len(value)
+    kept = [False] * len(request)
+    for value in values:
+        for match in re.finditer(re.escape(value), request):
+            kept[match.start() : match.end()] = [True] * len(value)
     return kept
 
 
-def loosen(rng: random.Random, example: Example) -> str:
+def loosen(rng: random.Random, request: str, values: Iterable[str]) -> str:
     """The request with some words outside the slot values dropped, swapped or added."""
-    kept = protected(example)
+    kept = protected(request, values)
 
     def change(match: re.Match) -> str:
         word = match.group()
@@ -52,4 +52,4 @@ def loosen(rng: random.Random, example: Example) -> str:
             return f"{rng.choice(FILLERS)} {word}"
         return word
 
-    return WORD.sub(change, example.request).strip() or example.request
+    return WORD.sub(change, request).strip() or request

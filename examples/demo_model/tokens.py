@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 
 from generate import copy_task, sample
+from jinja2 import Environment
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>")
@@ -23,17 +24,43 @@ FORM = (
 )
 WORDS = r"\p{L}[\p{L}_]*|\p{N}|\n|[^\p{L}\p{N}\n]"
 
-CHAT_TEMPLATE = (
-    "{%- for message in messages %}"
-    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}"
-    "{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
-)
+# The form of Clover's own template without its system text: calls as in `format_answer`, results
+# of tools as a user's turn. `tools` is not used: the model knows its tools by name.
+CHAT_TEMPLATE = """\
+{%- for message in messages %}
+    {%- if message.role == 'tool' %}
+        {%- if loop.first or loop.previtem.role != 'tool' %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\\n<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+        {%- if loop.last or loop.nextitem.role != 'tool' %}
+            {{- '<|im_end|>\\n' }}
+        {%- endif %}
+    {%- else %}
+        {{- '<|im_start|>' + message.role + '\\n' + (message.content or '') }}
+        {%- for call in message.tool_calls or [] %}
+            {%- set call = call.function or call %}
+            {{- '\\n' if message.content or not loop.first }}
+            {{- '<tool_call>\\n<function=' + call.name + '>\\n' }}
+            {%- for key, value in call.arguments | items %}
+                {{- '<parameter=' + key + '>\\n' }}
+                {{- value if value is string else value | tojson }}
+                {{- '\\n</parameter>\\n' }}
+            {%- endfor %}
+            {{- '</function>\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}"""
+_TEMPLATE = Environment(trim_blocks=True, lstrip_blocks=True).from_string(CHAT_TEMPLATE)
 
 
-def chat_prompt(request: str) -> str:
-    """What the chat template makes of one user message."""
-    return f"<|im_start|>user\n{request}<|im_end|>\n<|im_start|>assistant\n"
+def chat_prompt(messages: list[dict]) -> str:
+    """What the chat template makes of a chat whose next turn is the assistant's."""
+    return _TEMPLATE.render(messages=messages, add_generation_prompt=True)
 
 
 def train_tokenizer(vocab_size: int, examples: int = 40000) -> Tokenizer:

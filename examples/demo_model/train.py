@@ -1,4 +1,7 @@
-"""Train the demo model: `python train.py --minutes 90 --out RUN`; repeat the command to resume.
+"""Train the demo model: `python train.py --minutes 110 --out RUN`; repeat the command to resume.
+
+A second run extends the first with the turns of the agent example:
+`python train.py --minutes 100 --extend RUN --out RUN2`.
 
 The learning rate and the mixture follow the share of the time budget that is used, so an
 interrupted run resumes where it was and a slower machine trains less, not differently.
@@ -8,10 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
+import torch.multiprocessing
 import torch.nn.functional as F
 from batches import Batch, Mix, Stream
 from checkpoint import save_checkpoint
@@ -59,78 +66,134 @@ def schedule(share: float, peak: float) -> tuple[float, Mix]:
     return lr, Mix(made_up=0.15 + 0.40 * rise, copying=0.30 - 0.22 * rise)
 
 
-def prepare(out: Path, cfg: Config) -> Tokenizer:
-    """The run's tokenizer, trained once."""
+def extension(share: float, peak: float) -> tuple[float, Mix]:
+    """The same for a run that extends another: warm up again, decay to zero, half of it turns."""
+    lr = 0.3 * peak * min(1.0, share / 0.02) * min(1.0, max(0.0, 1.0 - share) / 0.6)
+    return lr, Mix(made_up=0.45, copying=0.04, episodes=0.5)
+
+
+def prepare(out: Path, cfg: Config, extended: Path | None) -> None:
+    """Puts the run's tokenizer in place: trained once, or that of the run it extends."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "tokenizer.json"
     if not path.exists():
-        train_tokenizer(cfg.vocab_size).save(str(path))
+        source = Tokenizer.from_file(str(extended / path.name)) if extended else None
+        (source or train_tokenizer(cfg.vocab_size)).save(str(path))
     tok = Tokenizer.from_file(str(path))
     if tok.get_vocab_size() != cfg.vocab_size:
         raise SystemExit(f"{path}: {tok.get_vocab_size()} tokens, the model has {cfg.vocab_size}")
-    return tok
 
 
-def train(out: Path, minutes: float, rows: int, peak: float, seed: int) -> None:
-    """Train for `minutes` of computing in all, saving on the way."""
-    cfg = Config()
-    tok = prepare(out, cfg)
-    torch.manual_seed(seed)
-    model = Clover(cfg)
-    optimisers = make_optimisers(model)
-    used, step, seen = 0.0, 0, 0
-    last = out / "training_state.pt"
-    if last.exists():
-        state = torch.load(last, weights_only=True)
-        model.load_state_dict(state["model"])
-        for o, s in zip(optimisers, state["optimisers"], strict=True):
+@dataclass
+class Run:
+    """What a run has become so far; `used` counts seconds."""
+
+    model: Clover
+    optimisers: list[torch.optim.Optimizer]
+    used: float = 0.0
+    step: int = 0
+    seen: int = 0
+
+    def restore(self, path: Path) -> None:
+        """Takes everything from a saved state."""
+        state = torch.load(path, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        for o, s in zip(self.optimisers, state["optimisers"], strict=True):
             o.load_state_dict(s)
-        used, step, seen = state["used"], state["step"], state["seen"]
-    stream = Stream(cfg, tok, seed + step, rows)
-    mean: dict[str, float] = {}
-    saved = tick = time.monotonic()
-    for batch in stream:
-        lr, stream.mix = schedule(used / (minutes * 60), peak)
-        for o, share in zip(optimisers, RATES, strict=True):
-            o.param_groups[0]["lr"] = lr * share
-        loss, shown = losses(model, batch)
+        self.used, self.step, self.seen = state["used"], state["step"], state["seen"]
+
+    def save(self, path: Path) -> None:
+        """Writes a state, whole or not at all."""
+        kept = {
+            "model": self.model.state_dict(),
+            "optimisers": [o.state_dict() for o in self.optimisers],
+            "used": self.used,
+            "step": self.step,
+            "seen": self.seen,
+        }
+        torch.save(kept, path.with_suffix(".new"))
+        path.with_suffix(".new").replace(path)
+
+    def advance(self, batch: Batch, lr: float) -> dict[str, float]:
+        """One step on the workers' mean gradient."""
+        loss, shown = losses(self.model, batch)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for o in optimisers:
+        gradients = [p.grad for p in self.model.parameters()]
+        flat = torch.cat([g.reshape(-1) for g in gradients])
+        dist.all_reduce(flat)
+        mean = (flat / dist.get_world_size()).split([g.numel() for g in gradients])
+        for g, m in zip(gradients, mean, strict=True):
+            g.copy_(m.view_as(g))
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for o, share in zip(self.optimisers, RATES, strict=True):
+            o.param_groups[0]["lr"] = lr * share
             o.step()
             o.zero_grad()
-        step, seen = step + 1, seen + batch.clean.numel() + batch.noisy.numel()
-        for key, value in shown.items():
+        self.step += 1
+        self.seen += (batch.clean.numel() + batch.noisy.numel()) * dist.get_world_size()
+        return shown
+
+
+def train(rank: int, args: argparse.Namespace, meeting: str) -> None:
+    """One worker: train for `minutes` in all; the first one saves on the way."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", meeting, rank=rank, world_size=args.workers)
+    out, seconds = args.out, args.minutes * 60
+    tok = Tokenizer.from_file(str(out / "tokenizer.json"))
+    torch.manual_seed(args.seed)
+    model = Clover(Config())
+    run = Run(model, make_optimisers(model))
+    last = out / "training_state.pt"
+    plan = extension if args.extend else schedule
+    if last.exists():
+        run.restore(last)
+    elif args.extend:
+        run.restore(args.extend / last.name)
+        run.used = 0.0
+    stream = Stream(model.cfg, tok, args.seed + run.step * args.workers + rank, args.rows)
+    lr, stream.mix = plan(run.used / seconds, args.lr)
+    mean: dict[str, float] = {}
+    clock = torch.tensor([run.used], dtype=torch.float64)
+    saved = tick = time.monotonic()
+    for batch in stream:
+        for key, value in run.advance(batch, lr).items():
             mean[key] = 0.97 * mean.get(key, value) + 0.03 * value
         now = time.monotonic()
-        used, tick = used + now - tick, now
-        if step % 25 == 0:
-            line = {"step": step, "minutes": round(used / 60, 1), "rows": seen}
+        clock += now - tick
+        tick = now
+        dist.broadcast(clock, 0)  # the first worker's clock decides for all
+        run.used = clock.item()
+        lr, stream.mix = plan(run.used / seconds, args.lr)
+        if rank == 0 and run.step % 25 == 0:
+            line = {"step": run.step, "minutes": round(run.used / 60, 1), "rows": run.seen}
             line |= {k: round(v, 4) for k, v in mean.items()}
             print(json.dumps(line), flush=True)
-        done = used >= minutes * 60
-        if done or now - saved > SAVE_SECONDS:
-            states = [o.state_dict() for o in optimisers]
-            kept = {"model": model.state_dict(), "optimisers": states}
-            torch.save(kept | {"used": used, "step": step, "seen": seen}, last)
+        done = run.used >= seconds
+        if rank == 0 and (done or now - saved > SAVE_SECONDS):
+            run.save(last)
             save_checkpoint(model, tok, out / "checkpoint")
             saved = now
         if done:
-            return
+            break
+    dist.destroy_process_group()
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=90.0)
-    parser.add_argument("--rows", type=int, default=6144, help="computed rows per step")
+    parser.add_argument("--minutes", type=float, default=110.0)
+    parser.add_argument("--extend", type=Path, metavar="RUN", help="a finished run to go on from")
+    parser.add_argument("--rows", type=int, default=4096, help="computed rows of a worker's step")
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
+    # one thread each: threads inside such small products wait for each other most of the time
+    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    train(args.out, args.minutes, args.rows, args.lr, args.seed)
+    prepare(args.out, Config(), args.extend)
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = f"file://{folder}/meeting"
+        torch.multiprocessing.spawn(train, (args, meeting), nprocs=args.workers)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...chat_template import ChatTemplate, check_messages, read_template
+from ...chat import ChatTemplate, checked_messages, read_template
 from ...errors import ArgumentError, ExportError, ModelFormatError, UnsupportedModelError
 from ...quant import CALIBRATED, DATA_FREE
-from ...text import TextCodec
+from ...text import TextCodec, special_tokens
 from ..checkpoint import Checkpoint
 from .passages import Passage, make_passages
 from .texts import read_texts
@@ -69,7 +69,7 @@ def _tokenizer(checkpoint: Checkpoint) -> tuple[TextCodec, ChatTemplate | None]:
                 (folder / file).write_bytes(data)
         try:
             codec = TextCodec(folder / "tokenizer.json")
-            return codec, read_template(folder, codec.special_tokens(folder))
+            return codec, read_template(folder, special_tokens(folder))
         except ModelFormatError as problem:
             reason = f"{problem.field}: {problem.reason}"
             raise ExportError(
@@ -80,5 +80,4 @@ def _tokenizer(checkpoint: Checkpoint) -> tuple[TextCodec, ChatTemplate | None]:
 def _render(messages: list[Any], template: ChatTemplate | None) -> str:
     if template is not None:
         return template.render(messages, add_generation_prompt=False)
-    check_messages(messages)
-    return "\n".join(str(message["content"]) for message in messages)
+    return "\n".join(message["content"] for message in checked_messages(messages))

@@ -30,6 +30,15 @@ from .errors import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .chat import (
+        ChatDoneEvent,
+        ChatEvent,
+        ChatResult,
+        RefusedCall,
+        ThinkingEvent,
+        ToolCall,
+        ToolCallEvent,
+    )
     from .evaluation import Evaluation, evaluate
     from .generation import GenerationConfig, GenerationOptions
     from .model import Model, Prompt, load
@@ -39,12 +48,16 @@ if TYPE_CHECKING:
         DraftEvent,
         Event,
         GenerationResult,
+        PrefillEvent,
         TextEvent,
         TokenLogprob,
     )
 
 __all__ = [
     "ArgumentError",
+    "ChatDoneEvent",
+    "ChatEvent",
+    "ChatResult",
     "CheckpointError",
     "CloverError",
     "ContextLengthError",
@@ -58,8 +71,13 @@ __all__ = [
     "Model",
     "ModelFormatError",
     "OutOfMemoryError",
+    "PrefillEvent",
+    "RefusedCall",
     "TextEvent",
+    "ThinkingEvent",
     "TokenLogprob",
+    "ToolCall",
+    "ToolCallEvent",
     "UnsupportedDeviceError",
     "UnsupportedModelError",
     "__version__",
@@ -72,12 +90,20 @@ __all__ = [
 _LAZY = {
     "Model": "model",
     "load": "model",
+    "ChatDoneEvent": "chat",
+    "ChatEvent": "chat",
+    "ChatResult": "chat",
     "Counters": "results",
     "DoneEvent": "results",
     "DraftEvent": "results",
     "GenerationConfig": "generation",
     "GenerationResult": "results",
+    "PrefillEvent": "results",
+    "RefusedCall": "chat",
     "TextEvent": "results",
+    "ThinkingEvent": "chat",
+    "ToolCall": "chat",
+    "ToolCallEvent": "chat",
     "TokenLogprob": "results",
     "Evaluation": "evaluation",
     "evaluate": "evaluation",

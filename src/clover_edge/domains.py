@@ -42,6 +42,7 @@ INTEGERS = {
 NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
     "edit_threshold": (lambda v: 0 <= v <= 1, "a probability from 0 to 1"),
+    "coreset_share": (lambda v: 0 <= v <= 1, "a share from 0 to 1"),
     "factor": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),
     "credit": (lambda v: 0 <= v <= 100, "a number from 0 to 100"),
     "entropy_bound": (lambda v: 0 <= v <= 1e6, "a number from 0 to 1e6"),

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 class Drafter:
     """An opened drafter that fits its model."""
 
-    path: Path
+    folder: PackedFolder
     core: CoreModel
     block_size: int  # tokens of a draft at most, the one that the model has decided among them
     max_positions: int
+
+    @property
+    def path(self) -> Path:
+        """The packed folder."""
+        return self.folder.path
 
 
 def is_drafter(spec: Mapping[str, Any]) -> bool:
@@ -66,4 +71,4 @@ def open_drafter(
     except ArgumentError as error:
         raise ArgumentError(f"drafter: {folder.path}: {error} ({model.path})") from None
     spec = folder.spec
-    return Drafter(folder.path, opened, spec["block_size"], spec["max_positions"])
+    return Drafter(folder, opened, spec["block_size"], spec["max_positions"])

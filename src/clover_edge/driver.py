@@ -16,6 +16,7 @@ from .results import (
     DraftEvent,
     Event,
     GenerationResult,
+    PrefillEvent,
     TextEvent,
     TokenLogprob,
 )
@@ -24,6 +25,7 @@ from .text import Detokenizer, TextCodec
 if TYPE_CHECKING:
     from ._core import Constraint
     from ._core import Model as CoreModel
+    from .sessions.held import Held
 
 Emit = Callable[[Event], bool]  # False: cancel
 
@@ -39,7 +41,10 @@ class _Assembler:
         first_width: int,
         room: int | None,
         emit: Emit | None,
+        prompt: tuple[int, int],
     ) -> None:
+        """`prompt`: its tokens, and how many of them the state holds."""
+        self._prompt_tokens, self._cached = prompt
         self._codec = codec
         self._mask = mask
         drafts = emit is not None and config.mode == "diffusion"
@@ -47,6 +52,7 @@ class _Assembler:
         self._first_width = first_width
         self._room = room  # positions of a canvas that are left; None: blocks are whole
         self._emit = emit or (lambda _: True)
+        self.written: list[int] = []  # of all blocks so far, the stop token left out
         self.detokenizer = Detokenizer(codec, config.stop)
         self._logprobs: list[TokenLogprob] = []
         self._reported = 0  # of them, in text events
@@ -56,6 +62,7 @@ class _Assembler:
         if kind == "step" and self._width:
             return self._emit(self._draft(event))
         if kind == "block":
+            self.written += event["ids"]
             if self._room is not None:
                 self._room -= len(event["ids"])
             self._logprobs += _logprobs(event)
@@ -63,6 +70,8 @@ class _Assembler:
             if going and event["finish"] is None and self.detokenizer.stopped is None:
                 going = self.start(event["block"] + 1)
             return going and self.detokenizer.stopped is None
+        if kind == "prefill" and (read := self._cached + event["tokens"]) < self._prompt_tokens:
+            return self._emit(PrefillEvent(read, self._prompt_tokens))
         return True
 
     def emit_text(self, text: str) -> bool:
@@ -113,24 +122,40 @@ def run(
     canvas: bool,
     emit: Emit | None,
     drafter: CoreModel | None = None,
+    held: Held | None = None,
     rule: Constraint | None = None,
 ) -> GenerationResult:
     """One generation in this thread. `emit` sees every event but the last, DoneEvent.
 
+    `held`: a session's state, which holds the beginning of the prompt and is left holding all
+    that was written, too; None: a fresh one.
     `absolute`: blocks count from the start of the prompt, whose tail is in the first one.
     `canvas`: the last block ends where the answer may end.
     `drafter`: drafts in mode "speculative". `rule`: what the text must follow.
     """
     tail = len(prompt) % config.block_length if absolute else 0
     room = max_new_tokens if canvas else None
-    assembler = _Assembler(codec, config, mask, config.block_length - tail, room, emit)
     started = time.perf_counter()
-    state = core.new_state(capacity)
-    drafts = config.mode == "speculative"
-    context = drafter.new_state(capacity) if drafter is not None and drafts else None
-    assembler.start(0)
     options = config.core_options(max_new_tokens)
-    raw = core.generate(state, prompt, options, assembler, context, rule)
+    cached = 0
+    if held is None:
+        state = core.new_state(capacity)
+        context = drafter.new_state(capacity) if drafter is not None else None
+    else:
+        state, context, cached = held.state, held.context, held.state.position
+        options |= {"commit_last": True, "mark": held.mark}
+    width = config.block_length - tail
+    assembler = _Assembler(codec, config, mask, width, room, emit, (len(prompt), cached))
+    assembler.start(0)
+    stop_id = None
+    try:
+        drafts = None if drafter is None else context
+        raw = core.generate(state, prompt[cached:], options, assembler, drafts, rule)
+        stop_id = raw["stop_id"]
+    finally:
+        if held is not None:
+            end = [] if stop_id is None else [stop_id]
+            held.settle([*prompt, *assembler.written, *end])
     seconds = time.perf_counter() - started
     detokenizer = assembler.detokenizer
     assembler.emit_text(detokenizer.finish())
@@ -141,7 +166,7 @@ def run(
         text=detokenizer.text,
         token_ids=ids,
         finish_reason="stop" if stopped else raw["finish_reason"],
-        counters=_counters(raw["counters"], len(prompt), tokens, seconds),
+        counters=_counters(raw["counters"], len(prompt), cached, tokens, seconds),
         logprobs=assembler.logprobs if config.logprobs else None,
     )
 
@@ -193,11 +218,12 @@ def _logprobs(block: dict[str, Any]) -> list[TokenLogprob]:
 
 
 def _counters(
-    counters: dict[str, Any], prompt_tokens: int, tokens: int, seconds: float
+    counters: dict[str, Any], prompt_tokens: int, cached: int, tokens: int, seconds: float
 ) -> Counters:
     forwards = counters["forward_passes"]
     return Counters(
         prompt_tokens=prompt_tokens,
+        cached_tokens=cached,
         tokens=tokens,
         blocks=counters["blocks"],
         denoise_steps=counters["denoise_steps"],
@@ -210,10 +236,10 @@ def _counters(
         drafter_bytes_read=counters["drafter_bytes_read"],
         time_to_first_block=counters["first_block_seconds"] or seconds,
         prefill_tps=_rate(
-            prompt_tokens if counters["prefill_passes"] else 0, counters["prefill_seconds"]
+            prompt_tokens - cached if counters["prefill_passes"] else 0, counters["prefill_seconds"]
         ),
         decode_tps=_rate(tokens, counters["decode_seconds"]),
-        peak_memory_bytes=_peak_memory(),
+        peak_memory_bytes=peak_memory(),
     )
 
 
@@ -221,7 +247,8 @@ def _rate(count: int, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0
 
 
-def _peak_memory() -> int:
+def peak_memory() -> int:
+    """Most bytes of memory that this process has taken so far; 0 where nobody says."""
     try:
         import resource
     except ImportError:  # no such call on Windows

@@ -13,6 +13,7 @@ __all__ = [
     "ExportError",
     "ModelFormatError",
     "OutOfMemoryError",
+    "SavedSessionError",
     "UnsupportedDeviceError",
     "UnsupportedModelError",
 ]
@@ -49,6 +50,10 @@ class ExportError(CloverError):
 
 class UnsupportedModelError(CloverError):
     """A well-formed model that this build does not compute."""
+
+
+class SavedSessionError(_FileFieldError):
+    """A saved session is damaged, or of another model."""
 
 
 class UnsupportedDeviceError(CloverError):

@@ -56,6 +56,7 @@ class GenerationOptions(TypedDict, total=False):
     frequency_penalty: float | None
     repetition_penalty: float | None
     coreset_size: int | None
+    coreset_share: float | None
     skip_rows: bool | None
     refresh: int | None
     mode: str | None
@@ -110,6 +111,7 @@ class GenerationConfig:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     coreset_size: int | None = None  # experts a block may use; None: the model's; 0: all
+    coreset_share: float = 0.0  # of the experts that a step's rows would choose; 0: all
     skip_rows: bool = False  # decided positions are left out of previews: faster, approximate
     refresh: int = 0  # with skip_rows: every so many previews of a block leave none out; 0: never
     # "ar": one token a forward, the only mode of autoregressive models; "speculative": the same
@@ -180,6 +182,7 @@ class GenerationConfig:
             "factor": self.factor,
             "credit": self.credit,
             **{name: getattr(self, name) for name in (*FULL_NAMES, *FULL_NUMBERS)},
+            "coreset_share": self.coreset_share,
             "skip_rows": self.skip_rows,
             "refresh": self.refresh,
             "temperature": self.temperature,
@@ -201,6 +204,7 @@ _NOT_WITH_FULL_ATTENTION = (
     "max_post_steps",
     "sub_block",
     "coreset_size",
+    "coreset_share",
     "skip_rows",
     "refresh",
     "credit",
@@ -224,6 +228,7 @@ DENOISING = (
     "stability_threshold",
     "confidence_threshold",
     "coreset_size",
+    "coreset_share",
     "skip_rows",
     "refresh",
 )

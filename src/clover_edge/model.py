@@ -8,28 +8,23 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Union, cast
+from typing import TYPE_CHECKING, Any, Literal, Union
 
-from .chat_template import ChatTemplate, check_messages, read_template
+from .chat import ChatEvent, ChatResult, ChatTemplate, Thinking, ToolChoice, Turn, read_template
 from .drafter import Drafter, open_drafter, refuse_drafter
-from .driver import Emit, run, run_in_thread
-from .errors import ArgumentError, ContextLengthError
-from .generation import (
-    DEFAULT_MAX_NEW_TOKENS,
-    NO_MASK,
-    GenerationConfig,
-    GenerationOptions,
-    has_full_attention,
-)
+from .driver import Emit, run_in_thread
+from .errors import ArgumentError
+from .generation import GenerationOptions
 from .loader import PackedFolder, open_core, read_folder
+from .preparation import prepare
 from .results import Event, GenerationResult
-from .text import TextCodec
+from .sessions.session import MEMORY_LIMIT, SNAPSHOT_EVERY, Session
+from .text import TextCodec, special_tokens
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._core import Model as CoreModel
-    from .constrained.grammar import Grammar
 
 Message = Mapping[str, Any]
 Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
@@ -64,6 +59,16 @@ class Model:
         return self._folder.path
 
     @property
+    def folder(self) -> PackedFolder:
+        """What it says of itself."""
+        return self._folder
+
+    @property
+    def drafter(self) -> Drafter | None:
+        """The drafter beside it."""
+        return self._drafter
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """Its files of weights."""
         return self._folder.files
@@ -91,6 +96,11 @@ class Model:
         return self._core
 
     @property
+    def template(self) -> ChatTemplate | None:
+        """The chat template."""
+        return self._template
+
+    @property
     def has_chat_template(self) -> bool:
         """Whether chat() and prompts of messages work."""
         return self._template is not None
@@ -107,7 +117,7 @@ class Model:
         or prompt position that is not valid, and ContextLengthError when prompt and answer do not
         fit the context.
         """
-        start = self._prepare(prompt, options)
+        start = self.prepare(prompt, options)
         with self.exclusive():
             return start(None)
 
@@ -118,12 +128,12 @@ class Model:
 
         Checks its arguments at once. Closing or dropping the iterator cancels the generation.
         """
-        start = self._prepare(prompt, options)
-        return self._stream(start)
+        return self.run_stream(self.prepare(prompt, options))
 
-    def _stream(
+    def run_stream(
         self, start: Callable[[Emit | None], GenerationResult]
     ) -> Generator[Event, None, None]:
+        """The events of what `prepare` returned."""
         with self.exclusive():
             yield from run_in_thread(start)
 
@@ -149,29 +159,76 @@ class Model:
         messages: Sequence[Message],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool | None = None,
+        tool_choice: ToolChoice = "auto",
+        thinking: Thinking = None,
         **options: Unpack[GenerationOptions],
-    ) -> GenerationResult:
-        """The assistant's next message, through the checkpoint's chat template."""
-        ids = self.chat_prompt(messages, tools=tools, thinking=thinking)
-        return self.generate(ids, **options)
+    ) -> ChatResult:
+        """The assistant's next message, through the checkpoint's chat template, taken apart.
+
+        `messages` and `tools`: as OpenAI's API has them. `tool_choice`: "none" takes the tools
+        away; "required" and {"type": "function", "function": {"name": ...}} have the answer consist
+        of calls, which needs the extra `grammar`. `thinking`: True and False set the template's
+        `enable_thinking`; None and "auto" leave the choice to it. Raises ArgumentError naming what
+        is wrong with them, and when the model has no template; options and their errors:
+        generate().
+        """
+        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
+        return turn.result(self.generate(turn.ids, **turn.options(options)))
+
+    def chat_stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: ToolChoice = "auto",
+        thinking: Thinking = None,
+        **options: Unpack[GenerationOptions],
+    ) -> Generator[ChatEvent, None, None]:
+        """The same as events: ThinkingEvent and TextEvent (final text), ToolCallEvent (whole
+        calls), DraftEvent, then ChatDoneEvent.
+
+        Checks its arguments at once. Closing or dropping the iterator cancels the generation.
+        """
+        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
+        return turn.events(self.stream(turn.ids, **turn.options(options)))
 
     def chat_prompt(
         self,
         messages: Sequence[Message],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        thinking: bool | None = None,
+        thinking: Thinking = None,
     ) -> list[int]:
-        """The token ids that the chat template makes of `messages`.
+        """The token ids that the chat template makes of `messages`. Errors: chat()."""
+        return Turn(self, messages, tools=tools, thinking=thinking).ids
 
-        Raises ArgumentError when the model has no template or it refuses the messages.
+    def session(
+        self,
+        *,
+        capacity: int | None = None,
+        snapshot_every: int = SNAPSHOT_EVERY,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> Session:
+        """A conversation that keeps what it has computed from turn to turn.
+
+        `capacity`: most tokens, prompt and answers together; left out, what the model takes.
+        `snapshot_every`: blocks between the points that it can go back to, beside each turn's
+        start; 0: none. `memory_limit`: bytes that all of these but the newest may take. Raises
+        ArgumentError, OutOfMemoryError.
         """
-        check_messages(messages)
-        if self._template is None:
-            raise ArgumentError(f"messages: {self.path} has no chat template; give text instead")
-        variables = {} if thinking is None else {"enable_thinking": thinking}
-        return self._codec.encode(self._template.render(messages, tools=tools, **variables))
+        return Session(
+            self, capacity=capacity, snapshot_every=snapshot_every, memory_limit=memory_limit
+        )
+
+    def load_session(self, path: str | Path) -> Session:
+        """The session that `Session.save` wrote, for this very model.
+
+        Raises SavedSessionError naming file, field and reason, ContextLengthError,
+        OutOfMemoryError.
+        """
+        from .sessions.saved import load_session
+
+        return load_session(self, Path(path))
 
     def tokenize(self, text: str) -> list[int]:
         """Token ids of a text, as generate() would take it."""
@@ -209,110 +266,12 @@ class Model:
         state = "closed" if self._core is None else f"{self._folder.recipe}, {self._core.isa}"
         return f"<clover_edge.Model {self.path} ({state})>"
 
-    def _prepare(
-        self, prompt: Prompt, options: Mapping[str, Any]
+    def prepare(
+        self, prompt: Prompt, options: Mapping[str, Any], session: Session | None = None
     ) -> Callable[[Emit | None], GenerationResult]:
-        """Checks everything that can be checked before work starts."""
-        core, drafter = self.core, self._drafter
-        options = self._planned(options)
-        config = GenerationConfig.resolve(
-            str(self.path / "config.json"),
-            self.spec,
-            self._folder.generation,
-            drafts=0 if drafter is None else drafter.block_size,
-            **options,
-        )
-        ids = self._prompt_ids(prompt)
-        grammar = self._grammar(config)
-        asked = options.get("max_new_tokens") is not None
-        new_tokens, capacity = self._room(len(ids), config, asked)
-
-        def start(emit: Emit | None) -> GenerationResult:
-            return run(
-                core,
-                self._codec,
-                ids,
-                config,
-                max_new_tokens=new_tokens,
-                capacity=capacity,
-                mask=self.spec.get("mask_token_id", NO_MASK),
-                absolute=self.spec.get("block_origin") == "absolute",
-                canvas=has_full_attention(self.spec),
-                emit=emit,
-                drafter=None if drafter is None else drafter.core,
-                rule=None if grammar is None else grammar.rule(),
-            )
-
-        return start
-
-    def _grammar(self, config: GenerationConfig) -> Grammar | None:
-        if config.response_format is None:
-            return None
-        from .constrained.grammar import grammar_of
-
-        stops = config.stop_token_ids
-        return grammar_of(config.response_format, self._codec, self.spec["vocab_size"], stops)
-
-    def _planned(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options with those of the plan that `quality` asks for; the caller's own count."""
-        given = {name: value for name, value in options.items() if value is not None}
-        quality = given.pop("quality", None)
-        if quality is None:
-            return given
-        if self._drafter is not None:
-            raise ArgumentError(f"quality: {quality!r}: plans know no drafter")
-        from .tuning import plan_for
-
-        return {**plan_for(self, quality).options, **given}
-
-    def _prompt_ids(self, prompt: Prompt) -> list[int]:
-        if isinstance(prompt, str):
-            ids = self.tokenize(prompt)
-        elif isinstance(prompt, (bytes, bytearray, Mapping)) or not hasattr(prompt, "__iter__"):
-            raise ArgumentError(
-                f"prompt: {type(prompt).__name__} is neither text, token ids nor messages"
-            )
-        else:
-            items = list(prompt)
-            if items and isinstance(items[0], Mapping):
-                ids = self.chat_prompt(cast("Sequence[Message]", items))
-            else:
-                ids = [self._token_id(index, item) for index, item in enumerate(items)]
-        mask = self.spec.get("mask_token_id", NO_MASK)
-        if mask in ids:
-            raise ArgumentError(f"prompt: token {ids.index(mask)} is the mask token (id {mask})")
-        if not ids:
-            raise ArgumentError("prompt: is empty")
-        return ids
-
-    def _token_id(self, index: int, item: Any) -> int:
-        limit = self.spec["valid_vocab"]
-        if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise ArgumentError(f"prompt[{index}]: {item!r} is not a token id")
-        token_id = int(item.__index__())
-        if not 0 <= token_id < limit:
-            raise ArgumentError(f"prompt[{index}]: {token_id} is outside the vocabulary of {limit}")
-        return token_id
-
-    def _room(self, prompt_tokens: int, config: GenerationConfig, asked: bool) -> tuple[int, int]:
-        """New tokens to generate (at most a default of them, where the caller did not ask), and
-        the positions that prompt and whole blocks take. Drafts end where the text does, and of a
-        canvas the last block may be cut."""
-        limit = self.spec["max_positions"]
-        if self._drafter is not None and config.mode == "speculative":
-            limit = min(limit, self._drafter.max_positions)
-        cut = config.mode != "diffusion" or has_full_attention(self.spec)
-        width = 1 if cut else config.block_length
-        new_tokens = config.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
-        if not asked:
-            new_tokens = max(1, min(new_tokens, (limit - prompt_tokens) // width * width))
-        needed = prompt_tokens + -(-new_tokens // width) * width
-        if needed > limit:
-            raise ContextLengthError(
-                f"prompt: {prompt_tokens} tokens and {new_tokens} new ones, in blocks of {width}, "
-                f"take {needed} positions; the model has {limit}"
-            )
-        return new_tokens, needed
+        """Checks everything that can be checked before work starts: the work is to be called by
+        whoever holds `exclusive()`. `session`: whose turn it is."""
+        return prepare(self, prompt, options, session)
 
 
 def load(
@@ -342,8 +301,9 @@ def load(
         raise ArgumentError(f"kv: {kv!r} is none of f32, f16, int8")
     folder = read_folder(path)
     refuse_drafter(folder)
-    codec = TextCodec(folder.path / "tokenizer.json")
-    template = read_template(folder.path, codec.special_tokens(folder.path))
+    template = read_template(folder.path, special_tokens(folder.path))
+    shown = () if template is None else template.markers
+    codec = TextCodec(folder.path / "tokenizer.json", shown)
     core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
     drafts = (
         None

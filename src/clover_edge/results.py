@@ -11,6 +11,7 @@ class Counters:
     """What a generation cost. Forwards and rows leave the prompt's prefill out."""
 
     prompt_tokens: int
+    cached_tokens: int  # of these, held by the session already and not computed again
     tokens: int  # generated, the stop token included
     blocks: int
     denoise_steps: int  # previews
@@ -22,7 +23,7 @@ class Counters:
     drafter_passes: int  # blocks that a drafter drafted: its passes are no forwards
     drafter_bytes_read: int  # its weight bytes
     time_to_first_block: float  # seconds from the call to the first finished block
-    prefill_tps: float  # prompt tokens a second; 0 where a prompt takes no pass of its own
+    prefill_tps: float  # computed prompt tokens a second; 0 where they take no pass of their own
     decode_tps: float  # generated tokens a second, prefill left out
     peak_memory_bytes: int  # of the process so far, mapped weights included
 
@@ -88,10 +89,18 @@ class DraftEvent:
 
 
 @dataclass(frozen=True)
+class PrefillEvent:
+    """How far a long prompt has been read; short ones have no such event."""
+
+    tokens: int  # read so far, what a session held included
+    prompt_tokens: int
+
+
+@dataclass(frozen=True)
 class DoneEvent:
     """The last event of a stream."""
 
     result: GenerationResult
 
 
-Event = Union[TextEvent, DraftEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10
+Event = Union[TextEvent, DraftEvent, PrefillEvent, DoneEvent]  # noqa: UP007 - evaluated on Python 3.10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,19 +16,24 @@ from .export.files import read_json
 class TextCodec:
     """A `tokenizer.json` with the checks that keep bad text out of the core."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises ModelFormatError when the file is missing or is no tokenizer."""
+    def __init__(self, path: Path, shown: Sequence[str] = ()) -> None:
+        """`shown`: special tokens that texts are to hold all the same, as far as there are such.
+
+        Raises ModelFormatError when the file is missing or is no tokenizer.
+        """
         if not path.is_file():
             raise ModelFormatError(str(path), "tokenizer", "the file is missing")
         try:
             self.tokenizer = Tokenizer.from_file(str(path))
+            if any(token in shown for token in self._special_tokens().values()):
+                self.tokenizer = Tokenizer.from_str(_with_plain_tokens(path, shown))
         except Exception as error:  # the library raises bare Exception
             raise ModelFormatError(str(path), "tokenizer", f"cannot be read: {error}") from error
-        self._special = {
-            token_id
-            for token_id, token in self.tokenizer.get_added_tokens_decoder().items()
-            if token.special
-        }
+        self._special = set(self._special_tokens())
+
+    def _special_tokens(self) -> dict[int, str]:
+        tokens = self.tokenizer.get_added_tokens_decoder().items()
+        return {token_id: token.content for token_id, token in tokens if token.special}
 
     @property
     def special_ids(self) -> set[int]:
@@ -71,21 +77,6 @@ class TextCodec:
             return ""
         text: str = self.tokenizer.decode([token_id], skip_special_tokens=False)
         return text
-
-    def special_tokens(self, folder: Path) -> dict[str, str]:
-        """The tokens that tokenizer_config.json names (`eos_token` …), for chat templates."""
-        path = folder / "tokenizer_config.json"
-        if not path.is_file():
-            return {}
-        config = read_json(path, ModelFormatError)
-        tokens = {}
-        for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
-            value = config.get(name)
-            if isinstance(value, dict):
-                value = value.get("content")
-            if isinstance(value, str):
-                tokens[name] = value
-        return tokens
 
 
 class Detokenizer:
@@ -161,3 +152,29 @@ def check_unicode(name: str, text: str) -> None:
             f"{name}: is not valid Unicode at character {error.start} "
             f"(lone surrogate U+{ord(text[error.start]):04X}; was it read from invalid UTF-8?)"
         ) from None
+
+
+def special_tokens(folder: Path) -> dict[str, str]:
+    """The tokens that tokenizer_config.json names (`eos_token` …), for chat templates."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return {}
+    config = read_json(path, ModelFormatError)
+    tokens = {}
+    for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        value = config.get(name)
+        if isinstance(value, dict):
+            value = value.get("content")
+        if isinstance(value, str):
+            tokens[name] = value
+    return tokens
+
+
+def _with_plain_tokens(path: Path, tokens: Sequence[str]) -> str:
+    """The tokenizer's file, in which `tokens` are not special: encoding stays the same, decoding
+    keeps them."""
+    file = json.loads(path.read_text(encoding="utf-8"))
+    for token in file["added_tokens"]:
+        if token["content"] in tokens:
+            token["special"] = False
+    return json.dumps(file)

@@ -7,50 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tiny_core import MASK, VALID, V, committed, same, tokens, write_tiny
+from tiny_rule import STOP, Rule
 
 from clover_edge.errors import ArgumentError, CloverError
 
 PROMPT = tokens(13, 1)
-STOP = 149
 
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return write_tiny(tmp_path_factory.mktemp("core") / "weights.bin").open()
-
-
-class Rule:
-    """Allows `allow(text)`; forces `must(text)`; refuses what `takes(text, room)` does not take."""
-
-    def __init__(self, allow: Any, must: Any = lambda text: [], takes: Any = None) -> None:
-        self.allow, self.must = allow, must
-        self.takes = takes or (lambda text, room: True)
-        self.bits = np.zeros((V + 31) // 32, np.uint32)
-        self.text: list[int] = []
-        self.picked: list[int] = []  # places that were no forced ones
-        self.rooms: list[int] = []
-
-    def force(self, most: int, room: int) -> list[int]:
-        self.rooms.append(room + len(self.text))
-        assert 1 <= most <= room
-        forced = self.must(self.text)[:most]
-        self.text += forced
-        return forced
-
-    def allowed(self) -> None:
-        assert STOP not in self.text
-        flags = np.zeros(32 * len(self.bits), bool)
-        flags[list(self.allow(self.text))] = True
-        self.bits[:] = np.packbits(flags, bitorder="little").view(np.uint32)
-
-    def advance(self, token: int, room: int) -> bool:
-        assert token in self.allow(self.text)
-        self.rooms.append(room + len(self.text) + 1)
-        if not self.takes([*self.text, token], room):
-            return False
-        self.picked.append(len(self.text))
-        self.text.append(token)
-        return True
 
 
 def anything() -> Rule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_templates import XML
 
 import clover_edge
 
@@ -104,6 +106,41 @@ def test_message_from_stdin_ends_before_its_line_end(packed: Path) -> None:
         for prompt, stdin in (("Hello", b""), ("-", b"Hello\n"), ("-", b"Hello\r\n"))
     ]
     assert texts[0] == texts[1] == texts[2] != b""
+
+
+def test_prompt_from_a_file(model: clover_edge.Model, packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_bytes("Grüße\n".encode())
+    flags = ("--file", tmp_path / "prompt.txt", "--max-new-tokens", 8, "-q")
+    want = run("run", packed, "-", "--max-new-tokens", 8, stdin="Grüße\n".encode())
+    assert run("run", packed, *flags).stdout == want.stdout
+    want = run("run", packed, "-", "--raw", "--max-new-tokens", 8, stdin="Grüße\n".encode())
+    assert run("run", packed, *flags, "--raw").stdout == want.stdout
+    failed(run("run", packed, "--file", tmp_path / "none"), 2, "file: ", "No such file")
+    (tmp_path / "prompt.txt").write_bytes(b"\xff")
+    failed(run("run", packed, *flags), 2, "prompt.txt: is not UTF-8 at byte 0 (0xff)")
+
+
+def test_tools_and_thinking(packed: Path, tmp_path: Path) -> None:
+    """Handed to the template; left out of stdout, but for the answer's text and calls."""
+    copy, tools = tmp_path / "model", tmp_path / "tools.json"
+    shutil.copytree(packed, copy)
+    (copy / "chat_template.jinja").write_text(XML)
+    tools.write_text('[{"name": "add"}]')
+    flags = ("--max-new-tokens", 8, "--json", "-q", "--tools", tools)
+    messages = [{"role": "user", "content": "U"}]
+    with clover_edge.load(copy, threads=2) as model:
+        for flag, thinking in (("--thinking", True), ("--no-thinking", False)):
+            options = {"tools": [{"name": "add"}], "thinking": thinking}
+            want = model.chat(messages, max_new_tokens=8, **options)
+            found = json.loads(run("run", copy, "U", flag, *flags).stdout)
+            assert (found["text"], found["thinking"]) == (want.text, want.thinking)
+            assert tuple(found["token_ids"]) == want.token_ids
+            assert bool(found["thinking"]) == thinking
+    assert run("run", copy, "U", "--thinking", *flags[:2], "-q").stdout == b""
+    failed(run("run", packed, "U", *flags), 2, "tools: ", "has no place for them")
+    failed(run("run", packed, "U", "--raw", "--no-thinking"), 2, "--thinking: needs a chat")
+    tools.write_text("[{}]")
+    failed(run("run", copy, "U", *flags), 2, "tools.json: tools[0].name: None")
 
 
 def test_a_system_message(model: clover_edge.Model, packed: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import chat_templates
 import pytest
 
 import clover_edge
 from clover_edge import DoneEvent, DraftEvent, TextEvent, demo
+from clover_edge.chat import ToolCallEvent
 from clover_edge.constrained.request import ResponseFormat, format_of
 from clover_edge.errors import ArgumentError, CloverError
 
@@ -135,10 +138,13 @@ def test_a_budget_that_runs_out(model: clover_edge.Model, way: dict[str, Any]) -
         result = model.generate(REQUEST, response_format=value, max_new_tokens=budget, **way)
         assert result.finish_reason == "stop"
         assert matches(json.loads(result.text))
-    for budget in (len(shortest) - 1, 5, 1):
+    for budget in (len(shortest) - 1, 5, 1):  # in the first a text of longer words may have room
         result = model.generate(REQUEST, response_format=value, max_new_tokens=budget, **way)
-        assert result.finish_reason == "length"
-        assert len(result.token_ids) == budget
+        if result.finish_reason == "stop":
+            assert budget > 5 and matches(json.loads(result.text))
+        else:
+            assert result.finish_reason == "length"
+            assert len(result.token_ids) == budget
 
 
 @pytest.mark.parametrize(
@@ -162,11 +168,11 @@ def test_the_shortest_completion(model: clover_edge.Model, value: Any, words: st
 
 @pytest.mark.parametrize("way", WAYS[:4])
 def test_forced_tool_calls(model: clover_edge.Model, way: dict[str, Any]) -> None:
-    result = model.generate(REQUEST, response_format=xml_calls(TOOLS, {}), **way)
+    result = model.generate(REQUEST, response_format=xml_calls(TOOLS), **way)
     assert result.finish_reason == "stop"
     assert result.text.startswith("<tool_call>\n<function=set_temperature>\n<parameter=room>\n")
     assert result.text.endswith("\n</parameter>\n</function>\n</tool_call>")
-    result = model.generate(REQUEST, response_format=json_calls(TOOLS[:1], {}), **way)
+    result = model.generate(REQUEST, response_format=json_calls(TOOLS[:1]), **way)
     assert result.finish_reason == "stop"
     for line in result.text.split("\n</tool_call>")[:-1]:
         call = json.loads(line.strip().removeprefix("<tool_call>"))
@@ -177,16 +183,78 @@ def test_forced_tool_calls(model: clover_edge.Model, way: dict[str, Any]) -> Non
 def test_behind_thinking(model: clover_edge.Model) -> None:
     request = format_of(schema_format(SCHEMA))
     assert request is not None
-    thought = behind_thinking(request, "</think>", {})
+    thought = behind_thinking(request, "</think>")
     result = model.generate(REQUEST, response_format=thought, max_new_tokens=90)
     assert result.finish_reason == "stop"
     assert matches(json.loads(result.text.partition("</think>\n\n")[2]))
 
 
-def test_special_tokens_in_the_tags() -> None:
-    request = xml_calls(TOOLS[1:], {"<tool_call>": 11, "</tool_call>": 12})
-    assert "<[11]>" in request.source and "<[12]>" in request.source
-    assert '"<tool_call>' not in request.source
+@pytest.fixture(scope="module", params=["XML", "JSON"])
+def chatting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[clover_edge.Model]:
+    """The demo model behind a template that has a place for tools."""
+    copy = tmp_path_factory.mktemp("chat") / "model"
+    with demo.pack("int4") as folder:
+        shutil.copytree(f"{folder}/model", copy)
+    (copy / "chat_template.jinja").write_text(getattr(chat_templates, request.param))
+    with clover_edge.load(copy, threads=1) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize("name", [None, "stop_music", "set_temperature"])
+def test_a_chat_whose_calls_are_forced(
+    chatting: clover_edge.Model, name: str | None, thinking: bool
+) -> None:
+    """Also where the request would rather be told something, and of the tool that is named."""
+    choice = {"type": "function", "function": {"name": name}} if name else "required"
+    options = {"tools": TOOLS, "tool_choice": choice, "thinking": thinking}
+    messages = [{"role": "user", "content": "hello there, how are you?"}]
+    result = chatting.chat(messages, max_new_tokens=120, **options)
+    assert result.finish_reason == "tool_calls" and not result.text
+    assert not result.refused_calls and all(name in (None, c.name) for c in result.tool_calls)
+    for call in result.tool_calls:
+        wanted = {"room", "degrees"} if call.name == "set_temperature" else set()
+        assert set(json.loads(call.arguments)) == wanted
+    events = list(chatting.chat_stream(messages, max_new_tokens=120, **options))
+    calls = [event.call for event in events if isinstance(event, ToolCallEvent)]
+    assert tuple(calls) == result.tool_calls
+
+
+def test_an_answer_behind_open_thinking(chatting: clover_edge.Model) -> None:
+    result = chatting.chat(
+        REQUEST, response_format=schema_format(SCHEMA), thinking=True, max_new_tokens=90
+    )
+    assert result.finish_reason == "stop" and matches(json.loads(result.text))
+
+
+def test_forced_calls_that_make_no_sense(chatting: clover_edge.Model) -> None:
+    model = chatting
+    for choice, message in (
+        ("sometimes", 'is none of "auto"'),
+        ({"type": "function"}, 'is none of "auto"'),
+        ({"type": "function", "function": {"name": "fly"}}, "'fly' is none of the tools"),
+    ):
+        with pytest.raises(ArgumentError, match=f"tool_choice: .*{message}"):
+            model.chat(REQUEST, tools=TOOLS, tool_choice=choice)
+    with pytest.raises(ArgumentError, match="needs tools"):
+        model.chat(REQUEST, tool_choice="required")
+    with pytest.raises(ArgumentError, match="forced tool calls"):
+        value = schema_format(SCHEMA)
+        model.chat(REQUEST, tools=TOOLS, tool_choice="required", response_format=value)
+
+
+def test_a_session_goes_on_behind_a_constrained_turn(model: clover_edge.Model) -> None:
+    session = model.session()
+    value = schema_format(SCHEMA)
+    first = session.generate(REQUEST, response_format=value)
+    assert first.text == model.generate(REQUEST, response_format=value).text
+    longer = [*session.tokens, *model.tokenize("and on")]
+    again = session.generate(longer, response_format=value, max_new_tokens=70)
+    assert again.counters.cached_tokens > 0
+    assert again.text == model.generate(longer, response_format=value, max_new_tokens=70).text
+    assert matches(json.loads(again.text))
 
 
 def test_a_stream_is_the_same(model: clover_edge.Model) -> None:

@@ -58,10 +58,25 @@ def test_styles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "write", written.append)
     LiveText(terminal).draft(FIRST)
     assert written[-1].count("\x1b[") == 2 + 2 * 3  # to the end of row and screen; three styles
+    LiveText(terminal).text("x", "thinking")
+    assert "\x1b[2mx\x1b[0m" in written[-1]
     monkeypatch.setenv("NO_COLOR", "1")
     LiveText(terminal).draft(FIRST)
     assert "m" not in written[-1].replace("one", "")
     assert "one‹ two⏎›░" in written[-1]
+
+
+def test_thinking_is_text_that_stays() -> None:
+    terminal = Terminal(40)
+    live = LiveText(terminal)
+    live.text("hm ", "thinking")
+    live.draft(FIRST)
+    assert terminal.screen() == ["hm one‹ two⏎›░"]
+    live.text("so\n\n", "thinking")
+    live.text("yes")
+    live.draft(MASKED)
+    live.close()
+    assert terminal.screen() == ["hm so", "", "yes", ""]
 
 
 def test_one_write_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:

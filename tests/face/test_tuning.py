@@ -14,7 +14,7 @@ from clover_edge.cli.main import main
 from clover_edge.errors import ArgumentError
 from clover_edge.tuning import Plan, plan_for
 from clover_edge.tuning.costs import Costs, measure_costs, threads_to_try
-from clover_edge.tuning.planner import Settings
+from clover_edge.tuning.planner import FREE, Settings
 from clover_edge.tuning.predict import autoregressive, diffusion, speculative
 from clover_edge.tuning.traces import Trace, measure_trace
 
@@ -81,33 +81,33 @@ def test_numbers_of_threads() -> None:
 
 SPEC: dict[str, Any] = {"block_size": 32, "num_experts": 64, "top_k": 8}
 SETTINGS = [
-    ({}, {}, "exact", ("diffusion", "ar", "speculative"), 1, (0,)),
-    ({}, {}, "balanced", ("diffusion", "ar", "speculative"), 3, (0,)),
-    ({}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (0, 12)),
-    ({"num_experts": 0, "top_k": 0}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (0,)),
-    ({"mask": "block"}, {}, "balanced", ("diffusion",), 3, (0,)),
-    ({"mask": "block"}, {"edit_threshold": 0.9}, "balanced", ("diffusion",), 1, (0,)),
-    ({"mask": "block", "delete_token_id": 7}, {}, "balanced", ("diffusion",), 1, (0,)),
-    ({"mask": "full"}, {}, "balanced", ("diffusion",), 1, (0,)),
-    ({"noise": "uniform"}, {}, "balanced", ("diffusion",), 1, (0,)),
-    ({"delta_preview": "causal"}, {}, "balanced", ("diffusion", "ar", "speculative"), 1, (0,)),
-    ({"preview": False}, {}, "fast", ("ar",), 1, (0,)),
+    ({}, {}, "exact", ("diffusion", "ar", "speculative"), 1, (FREE,)),
+    ({}, {}, "balanced", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.6))),
+    ({}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.6), (12, 0.0))),
+    ({"num_experts": 0, "top_k": 0}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE,)),
+    ({"mask": "block"}, {}, "balanced", ("diffusion",), 3, (FREE, (0, 0.6))),
+    ({"mask": "block"}, {"edit_threshold": 0.9}, "balanced", ("diffusion",), 1, (FREE,)),
+    ({"mask": "block", "delete_token_id": 7}, {}, "balanced", ("diffusion",), 1, (FREE,)),
+    ({"mask": "full"}, {}, "balanced", ("diffusion",), 1, (FREE,)),
+    ({"noise": "uniform"}, {}, "balanced", ("diffusion",), 1, (FREE,)),
+    ({"delta_preview": "causal"}, {}, "balanced", ("diffusion", "ar", "speculative"), 1, (FREE,)),
+    ({"preview": False}, {}, "fast", ("ar",), 1, (FREE,)),
 ]
 
 
-@pytest.mark.parametrize(("spec", "generation", "quality", "modes", "skips", "coresets"), SETTINGS)
+@pytest.mark.parametrize(("spec", "generation", "quality", "modes", "skips", "limits"), SETTINGS)
 def test_what_may_be_chosen(
     spec: dict[str, Any],
     generation: dict[str, Any],
     quality: str,
     modes: tuple[str, ...],
     skips: int,
-    coresets: tuple[int, ...],
+    limits: tuple[tuple[int, float], ...],
 ) -> None:
     settings = Settings.of({**SPEC, **spec}, generation, quality)
     assert settings.modes == modes
     assert len(settings.skips) == skips
-    assert settings.coresets == coresets
+    assert settings.limits == limits
     widths = (1,) if modes == ("ar",) else (4, 8, 16, 32)
     assert settings.widths == ((32,) if spec.get("mask") == "block" else widths)
     if spec.get("mask") == "full":  # where the caches are the approximation

@@ -76,6 +76,14 @@ def machine(allowed: str, siblings: dict[int, str], cgroup: str = "") -> dict[st
 EIGHT = {cpu: f"{cpu % 4},{cpu % 4 + 4}" for cpu in range(8)}  # four cores, two threads each
 
 
+def test_what_limits_threads(tmp_path: Path) -> None:
+    files = machine("0-2,5", EIGHT, "0::/a")
+    want = {"allowed": 4, "cores": 3, "quota": None, "threads": 3}
+    assert _core.thread_limits(write(tmp_path, files)) == want
+    quota = {"sys/fs/cgroup/a/cpu.max": "150000 100000"}
+    assert _core.thread_limits(write(tmp_path, quota)) == want | {"quota": 1.5, "threads": 1}
+
+
 @pytest.mark.parametrize(
     ("allowed", "cores"),
     [("0-7", 4), ("0-3", 4), ("0,4", 1), ("0,4-5", 2), ("6", 1), ("1-2,5-6", 2)],

@@ -197,6 +197,29 @@ def test_skipped_rows(
         check_fused(core, options, result, events, state)
 
 
+@pytest.mark.parametrize("flags", [{}, {"coreset_size": 5}])
+@pytest.mark.parametrize("case", [{}, {"skip_rows": True}])
+def test_share_of_the_experts(
+    source: Any,
+    model: Clover,
+    pack: Callable[..., Any],
+    open_core: Callable[..., Any],
+    flags: dict[str, Any],
+    case: dict[str, Any],
+) -> None:
+    """Each step's rows use a share of what they would choose, inside a coreset."""
+    case = {"threshold": 0.45, "block_length": 16, **case}
+    options, whole, _ = want(model.with_flags(**flags), **case)
+    _, decoded, end = want(model.with_flags(**flags, coreset_share=0.6), **case)
+    assert decoded.ids != whole.ids
+    for isa in ISAS:
+        core = open_core(pack(source, "f32"), isa=isa, spec=flags)
+        result, _, state = run(core, {**options, "coreset_share": 0.6})
+        assert result["ids"] == decoded.ids, isa
+        assert state_error(state.arrays(), end) < 1e-4
+        assert run(core, {**options, "coreset_share": 1.0})[0]["ids"] == whole.ids
+
+
 def test_credit_changes_the_text(model: Clover) -> None:
     plain, credited = (want(model, threshold=0.9, block_length=16, credit=c)[1] for c in (0.0, 3.0))
     assert credited.ids != plain.ids

@@ -147,12 +147,24 @@ def best(scores: Array, count: int) -> NDArray[np.intp]:
     return np.argsort(-scores, kind="stable")[:count]
 
 
-def coreset(probabilities: Array, size: int) -> NDArray[np.bool_]:
+def coreset(
+    probabilities: Array, size: int, within: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
     """The experts [E] that the rows of a block may use: the ``size`` best, each with the largest
-    probability that any row [n, E] gives it."""
-    allowed = np.zeros(probabilities.shape[1], dtype=bool)
-    allowed[best(probabilities.max(axis=0), size)] = True
+    probability that any row [n, E] gives it; among ``within`` [E]."""
+    most = probabilities.max(axis=0)
+    allowed = np.zeros(len(most), dtype=bool)
+    allowed[best(most if within is None else np.where(within, most, -1.0), size)] = True
     return allowed
+
+
+def share_of_choices(
+    probabilities: Array, top_k: int, share: float, within: NDArray[np.bool_] | None
+) -> NDArray[np.bool_]:
+    """The ``share`` of the experts that the rows would choose ``within`` [E], at least ``top_k``,
+    that any row wants most: [E]."""
+    chosen = (route(probabilities, top_k, False, within) > 0).any(axis=0)
+    return coreset(probabilities, max(top_k, int(np.ceil(share * chosen.sum()))), chosen)
 
 
 def route(

@@ -19,7 +19,7 @@ from ..quant import RECIPES
 from ..results import Event, GenerationResult
 from ..summary import summarize
 from .options import add_runtime_options
-from .run import show
+from .output import counters_table, show
 
 SAMPLES = (
     "could you set the bedroom to 19 degrees, also text Maya that dinner is ready",
@@ -60,7 +60,7 @@ def _handle(arguments: argparse.Namespace) -> int:
             results = [
                 _answer(model, request, arguments) for request in arguments.prompt or SAMPLES
             ]
-    print(counters_table(results))
+    print(counters_table(result.counters for result in results))
     _note(f"\ndone in {time.perf_counter() - started:.1f} s")
     return 0
 
@@ -72,20 +72,9 @@ def _answer(model: Model, request: str, arguments: argparse.Namespace) -> Genera
     print(f"> {request}".encode(errors="replace").decode(), flush=True)
     if arguments.show and sys.stdout.isatty():
         events = list(events)  # generated at full speed, shown at a pace that an eye can follow
-    result = show(events, drafts=arguments.show, pause=SHOWN_SECONDS)
+    result: GenerationResult = show(events, drafts=arguments.show, pause=SHOWN_SECONDS)
     print(flush=True)
     return result
-
-
-def counters_table(results: list[GenerationResult]) -> str:
-    """A row per answer."""
-    lines = [f"{'tokens':>7}{'blocks':>8}{'forwards':>10}{'tokens/forward':>16}{'tokens/s':>10}"]
-    for counters in (result.counters for result in results):
-        lines.append(
-            f"{counters.tokens:>7}{counters.blocks:>8}{counters.forward_passes:>10}"
-            f"{counters.tokens_per_forward:>16.2f}{counters.decode_tps:>10.0f}"
-        )
-    return "\n".join(lines)
 
 
 def _packing_line(path: Path, recipe: str, seconds: float) -> str:

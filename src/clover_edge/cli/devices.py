@@ -18,12 +18,13 @@ def add_parser(commands: Any) -> None:
 
 def _handle(arguments: argparse.Namespace) -> int:
     from .. import _core
+    from ..machine import isa
 
     isas = _core.available_isas()
-    threads = _core.default_threads()
+    threads, used = _core.default_threads(), isa()
     if arguments.json:
-        print(json.dumps({"isas": isas, "threads": threads}))
+        print(json.dumps({"isas": isas, "isa": used.chosen, "threads": threads}))
         return 0
-    print(f"instruction sets: {', '.join(isas)} (in use: {isas[-1]}; CLOVER_ISA forces one)")
+    print(f"instruction sets: {', '.join(isas)} (in use: {used.chosen or 'none'}, {used.why})")
     print(f"threads: {threads} (affinity, cgroup quota and physical cores allow no more)")
     return 0

@@ -12,11 +12,12 @@ import shutil
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Literal, TextIO
 
 from ..results import DraftEvent
 
 TAB = "    "
+FINAL = ("", "thinking")  # states of text that stays
 KEPT = "\n\u200c\u200d"  # line ends, and the joiners that emoji and scripts are made with
 
 
@@ -37,6 +38,7 @@ def look(stream: TextIO) -> Look:
     """The look for a terminal: plain ASCII where its encoding is, no colour under NO_COLOR."""
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     styles = {"masked": "\x1b[2m", "drafted": "\x1b[3;33m", "accepted": "\x1b[1;32m"}
+    styles["thinking"] = "\x1b[2m"
     unicode = "utf" in (stream.encoding or "").lower()
     glyphs = ("░", "‹", "›", "∎", "⏎") if unicode else ("_", "<", ">", "|", "\\n")
     return Look(*glyphs, styles if colour else {}, "\x1b[0m" if colour else "")
@@ -48,13 +50,13 @@ class LiveText:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._look = look(stream)
-        self._tail = ""  # final text of the last, unfinished row
-        self._cells: list[tuple[str, str]] = []  # the draft: (state, text)
+        self._tail: list[tuple[str, str]] = []  # final: (state, text) of the last, unfinished row
+        self._cells: list[tuple[str, str]] = []  # the draft: likewise
         self._drawn: list[int] = []  # widths of the rows on the terminal
 
-    def text(self, text: str) -> None:
+    def text(self, text: str, state: Literal["", "thinking"] = "") -> None:
         """Adds final text."""
-        self._tail += printable(text)
+        self._tail.append((state, printable(text)))
         self._cells = []
         self._draw()
 
@@ -70,7 +72,7 @@ class LiveText:
         if self._tail or self._drawn:
             self._stream.write("\n")
             self._stream.flush()
-        self._tail, self._drawn = "", []
+        self._tail, self._drawn = [], []
 
     def _draw(self) -> None:
         columns, lines = shutil.get_terminal_size()
@@ -85,7 +87,7 @@ class LiveText:
         out.append("\x1b[J")
         self._stream.write("".join(out))
         self._stream.flush()
-        self._tail = "".join(char for state, char in rows[final] if state == "")
+        self._tail = [cell for cell in _runs(rows[final]) if cell[0] in FINAL]
         self._drawn = [sum(cell_width(char) for _, char in row) for row in rows[final:]]
 
     def _to_top(self, columns: int) -> str:
@@ -98,19 +100,19 @@ class LiveText:
         return f"{style}{text}{self._look.reset}" if style else text
 
 
-Row = list[tuple[str, str]]  # (state, character); state "" is final text
+Row = list[tuple[str, str]]  # (state, character)
 
 
-def _rows(tail: str, cells: list[tuple[str, str]], width: int) -> tuple[list[Row], int]:
+def _rows(tail: Row, cells: Row, width: int) -> tuple[list[Row], int]:
     """Rows of at most `width` columns, and how many of them hold finished final text only."""
     rows: list[Row] = [[]]
     used = final = 0
-    for state, text in [("", tail), *cells]:
+    for state, text in (*tail, *cells):
         for char in text:
             if char == "\n" or used + cell_width(char) > width:
                 rows.append([])
                 used = 0
-                if state == "":
+                if state in FINAL:
                     final = len(rows) - 1
             if char != "\n":
                 rows[-1].append((state, char))

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import ArgumentError, CloverError, ContextLengthError
-from . import demo, devices, evaluate, inspect, run, tune
+from . import bench, chat, demo, devices, doctor, evaluate, inspect, run, serve, tune
 
-_COMMANDS = (demo, run, tune, evaluate, inspect, devices)
+_COMMANDS = (demo, run, chat, serve, bench, tune, evaluate, inspect, devices, doctor)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 from typing import Any
 
+from ..errors import ArgumentError
 from ..generation import FULL_NAMES, MODES, QUALITIES, STRATEGIES
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
@@ -37,6 +40,7 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("frequency-penalty", float, "subtracted once per occurrence in the answer"),
     ("repetition-penalty", float, "divides the logits of tokens that the answer holds already"),
     ("coreset-size", int, "experts that a block may use; 0: all"),
+    ("coreset-share", float, "of the experts that a step would choose, the share it uses; 0: all"),
     ("refresh", int, "with --skip-rows: every REFRESH steps none is left out; 0: never"),
 )
 
@@ -92,3 +96,32 @@ def add_runtime_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kv", choices=("f32", "f16", "int8"), default="f32", help="how keys and values are kept"
     )
+
+
+def add_chat_options(parser: argparse.ArgumentParser) -> None:
+    """What the chat template is given beside the messages."""
+    parser.add_argument("--system", metavar="TEXT", help="a system message")
+    parser.add_argument(
+        "--tools", type=Path, metavar="FILE", help="JSON: a list of tools, in OpenAI's form"
+    )
+    parser.add_argument(
+        "--thinking",
+        action=argparse.BooleanOptionalAction,
+        help="whether the model is to think first (default: the chat template's choice)",
+    )
+
+
+def read_tools(path: Path | None) -> list[dict[str, Any]]:
+    """The tools of a file; ArgumentError naming the file and what is wrong."""
+    from ..chat import checked_tools
+
+    if path is None:
+        return []
+    try:
+        return checked_tools(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ArgumentError(f"tools: {path}: {error.strerror or error}") from None
+    except ArgumentError as error:
+        raise ArgumentError(f"tools: {path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"tools: {path}: is no JSON: {error}") from None

@@ -5,21 +5,31 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from ..chat import ChatResult
 from ..errors import ArgumentError
-from ..results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
-from .live import LiveText
-from .options import add_generation_options, add_runtime_options, generation_options
+from ..results import GenerationResult
+from .options import (
+    add_chat_options,
+    add_generation_options,
+    add_runtime_options,
+    generation_options,
+    read_tools,
+)
+from .output import counters_line, is_unicode, show, silent
 
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser("run", help="generate from a prompt", description=__doc__)
     parser.add_argument("model", metavar="MODEL", help="a packed folder (clover-export makes one)")
-    parser.add_argument("prompt", metavar="PROMPT", help="the text, or - to read it from stdin")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "prompt", metavar="PROMPT", nargs="?", help="the text, or - to read it from stdin"
+    )
+    source.add_argument("--file", type=Path, metavar="FILE", help="read PROMPT from a file")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--chat", action="store_true", help="PROMPT is a user's message")
     form.add_argument(
@@ -27,7 +37,7 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="PROMPT is continued as it is (default: --chat where the model has a chat template)",
     )
-    parser.add_argument("--system", metavar="TEXT", help="a system message in front of PROMPT")
+    add_chat_options(parser)
     parser.add_argument("--show", action="store_true", help="on a terminal: show blocks denoise")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="no counters on stderr")
@@ -42,9 +52,13 @@ def add_parser(commands: Any) -> None:
 def _handle(arguments: argparse.Namespace) -> int:
     from ..model import load
 
-    text = _read_stdin() if arguments.prompt == "-" else arguments.prompt
-    if arguments.raw and arguments.system is not None:
-        raise ArgumentError("--system: needs a chat template, and --raw uses none")
+    for_chat = {name: getattr(arguments, name) for name in ("system", "tools", "thinking")}
+    for name, value in for_chat.items():
+        if arguments.raw and value is not None:
+            raise ArgumentError(f"--{name}: needs a chat template, and --raw uses none")
+    asked = arguments.chat or any(value is not None for value in for_chat.values())
+    text, tools = _prompt(arguments), read_tools(arguments.tools)
+    result: GenerationResult | ChatResult
     with load(
         arguments.model,
         threads=arguments.threads,
@@ -52,17 +66,19 @@ def _handle(arguments: argparse.Namespace) -> int:
         kv=arguments.kv,
         drafter=arguments.drafter,
     ) as model:
-        prompt: Any = text
-        if not arguments.raw and (arguments.chat or arguments.system or model.has_chat_template):
-            if arguments.prompt == "-":  # the line end that echo adds is no part of a message
-                text = text.removesuffix("\n").removesuffix("\r")
-            prompt = [{"role": "user", "content": text}]
+        options = generation_options(arguments)
+        events: Any
+        if not arguments.raw and (asked or model.has_chat_template):
+            messages = [{"role": "user", "content": _message(arguments, text)}]
             if arguments.system is not None:
-                prompt.insert(0, {"role": "system", "content": arguments.system})
-        events = model.stream(prompt, **generation_options(arguments))
+                messages.insert(0, {"role": "system", "content": arguments.system})
+            thinking = arguments.thinking
+            events = model.chat_stream(messages, tools=tools, thinking=thinking, **options)
+        else:
+            events = model.stream(text, **options)
         if arguments.json:
             result = silent(events)
-            print(json.dumps(result.to_dict(), ensure_ascii=not _is_unicode()))
+            print(json.dumps(result.to_dict(), ensure_ascii=not is_unicode()))
         else:
             result = show(events, drafts=arguments.show)
     if not arguments.quiet:
@@ -70,66 +86,29 @@ def _handle(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def show(events: Iterable[Event], *, drafts: bool, pause: float = 0.0) -> GenerationResult:
-    """Prints final text as it comes; on a terminal and with `drafts`, the block as it changes,
-    each state of it for `pause` seconds at least."""
-    live = LiveText(sys.stdout) if sys.stdout.isatty() else None
-    result: GenerationResult | None = None
-    try:
-        for event in events:
-            if isinstance(event, DoneEvent):
-                result = event.result
-            elif isinstance(event, TextEvent):
-                if live:
-                    live.text(event.text)
-                else:
-                    sys.stdout.write(_encodable(event.text))
-                    sys.stdout.flush()
-            elif isinstance(event, DraftEvent) and live and drafts:
-                live.draft(event)
-                time.sleep(pause)
-    finally:
-        if live:
-            live.close()
-    assert result is not None  # a stream ends with DoneEvent or raises
-    if not live and not result.text.endswith("\n"):
-        sys.stdout.write("\n")
-    return result
+def _prompt(arguments: argparse.Namespace) -> str:
+    """The prompt's text, from where it is asked to come."""
+    if arguments.file is not None:
+        try:
+            return _decoded(str(arguments.file), arguments.file.read_bytes())
+        except OSError as error:
+            raise ArgumentError(f"file: {arguments.file}: {error.strerror or error}") from None
+    if arguments.prompt == "-":
+        return _decoded("stdin", sys.stdin.buffer.read())
+    return str(arguments.prompt)
 
 
-def silent(events: Iterable[Event]) -> GenerationResult:
-    """The result alone."""
-    results = [event.result for event in events if isinstance(event, DoneEvent)]
-    return results[-1]
+def _message(arguments: argparse.Namespace, text: str) -> str:
+    """A prompt as a message, of which the line end that files and echo have is no part."""
+    if arguments.file is None and arguments.prompt != "-":
+        return text
+    return text.removesuffix("\n").removesuffix("\r")
 
 
-def counters_line(counters: Counters) -> str:
-    """One line of what a generation cost."""
-    prefill = f" at {counters.prefill_tps:.0f} tokens/s" if counters.prefill_tps else ""
-    return (
-        f"{counters.tokens} tokens in {counters.forward_passes} forwards "
-        f"({counters.tokens_per_forward:.2f} tokens per forward), "
-        f"{counters.decode_tps:.0f} tokens/s after a prompt of {counters.prompt_tokens}{prefill}"
-    )
-
-
-def _read_stdin() -> str:
-    data = sys.stdin.buffer.read()
+def _decoded(source: str, data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ArgumentError(
-            f"stdin: is not UTF-8 at byte {error.start} (0x{data[error.start]:02x})"
+            f"{source}: is not UTF-8 at byte {error.start} (0x{data[error.start]:02x})"
         ) from None
-
-
-def _is_unicode() -> bool:
-    return "utf" in (sys.stdout.encoding or "").lower()
-
-
-def _encodable(text: str) -> str:
-    """What an ASCII stdout cannot hold becomes "?", rather than an error in mid-text."""
-    if _is_unicode():
-        return text
-    encoding = sys.stdout.encoding or "ascii"
-    return text.encode(encoding, errors="replace").decode(encoding)

@@ -65,14 +65,13 @@ def _threads(path: str, isa: str | None) -> int:
     """As many as make a token and a block fastest."""
     from .._core import default_threads
     from ..loader import open_core, read_folder
+    from ..synthetic import synthetic_ids
     from ..tuning.costs import seconds_by_threads
 
     folder, most = read_folder(path), default_threads()
     if most == 1:
         return 1
-    vocab, width = folder.spec["valid_vocab"], folder.spec.get("block_size", 16)
-    mask = folder.spec.get("mask_token_id")
-    text = [i * 7919 % vocab for i in range(64) if i * 7919 % vocab != mask]
+    text, width = synthetic_ids(folder.spec, 64), folder.spec.get("block_size", 16)
     found = seconds_by_threads(
         lambda threads: open_core(folder, threads=threads, isa=isa), most, text, width
     )
@@ -121,6 +120,8 @@ def _named(candidate: Candidate) -> str:
         parts.append(f"cache {candidate.cache}")
     if candidate.coreset_size:
         parts.append(f"coreset {candidate.coreset_size}")
+    if candidate.coreset_share:
+        parts.append(f"{candidate.coreset_share:.0%} of the experts")
     return ", ".join(parts)
 
 

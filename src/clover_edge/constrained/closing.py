@@ -43,7 +43,7 @@ class _Effort:
 _EFFORTS = (_Effort(False, 1, 12, 3_000), _Effort(True, 3, 24, 3_000))
 
 
-Kind = tuple[bytes, bool]
+Kind = tuple[bytes, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Node:
     tokens: tuple[int, ...]
     size: int  # bytes
     bits: bytes  # of what is allowed
-    forced: bool  # whether the decision forced anything
+    forced: tuple[int, ...]  # what the decision has forced
     before: _Node | None  # the state that it comes from
     seen: frozenset[Kind]  # on the way here
     repeats: int  # states on the way that looked like one before
@@ -121,7 +121,7 @@ class Closer:
             tokens = (*tokens, *forced)
         size = len(self._vocabulary.tokenizer.decode_bytes(list(tokens)))
         self._fill(matcher, self._bits)
-        kind = (self._bits.tobytes(), bool(forced))
+        kind = (self._bits.tobytes(), tuple(forced))
         seen = before.seen if before else frozenset()
         repeats = (before.repeats if before else 0) + (kind in seen)
         return _Node(matcher, tokens, size, *kind, before, seen | {kind}, repeats)
@@ -133,7 +133,7 @@ class Closer:
         return found
 
     def _children(self, node: _Node, everything: bool) -> list[_Node]:
-        """The states that one step leads to; of those that look alike one."""
+        """The states that one step leads to; of those that look alike the first."""
         before = node.before.kind if node.before else None
         back = {node.kind, before}
         children = self._expanded(node, bytes(range(256)) if everything else _SAMPLES)
@@ -157,10 +157,7 @@ class Closer:
                 continue
             child = self._node(matcher, (*node.tokens, *tokens), node)
             waste = node.waste + (closes and (byte is None or byte not in closers))
-            child = replace(child, waste=waste)
-            known = children.get(child.kind)
-            if known is None or child.order < known.order:
-                children[child.kind] = child
+            children.setdefault(child.kind, replace(child, waste=waste))
         return children
 
     def _steps(self, node: _Node, samples: bytes) -> dict[tuple[int, ...], int | None]:

@@ -50,10 +50,10 @@ class GrammarRule:
             self._shorten()
             self._ends = len(self._closing) >= room
         if self._ends and self._closing is not None:
-            tokens = list(self._closing[:most])
-            self._closing = self._closing[len(tokens) :]
-            self._consume(tokens if self._closing else tokens[:-1])  # the last is a stop token
-            return tokens
+            rest = list(self._closing[:most])
+            self._closing = self._closing[len(rest) :]
+            self._consume(rest if self._closing else rest[:-1])  # the last is a stop token
+            return rest
         if self._matcher.is_stopped():
             self._check()
             return [self._vocabulary.stops[0]]  # the grammar is at its end

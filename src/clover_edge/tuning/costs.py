@@ -19,7 +19,7 @@ _ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 class Costs:
     """Seconds of a pass without the head, by rows, and of the head; linear in between.
 
-    `restricted`: of rows that share a coreset; as `free` where there is none.
+    `restricted`: of rows whose experts are limited; as `free` where there is none.
     """
 
     rows: tuple[int, ...]
@@ -47,29 +47,39 @@ class Costs:
 
 
 def measure_costs(
-    core: CoreModel, text: Sequence[int], most_rows: int, *, coreset: int = 0, commits: bool = True
+    core: CoreModel,
+    text: Sequence[int],
+    most_rows: int,
+    *,
+    coreset: int = 0,
+    share: float = 0.0,
+    commits: bool = True,
 ) -> Costs:
     """Medians of passes over tokens of `text`, which choose real experts, up to `most_rows`.
 
-    `coreset` 0: no rows share one. `commits` False: commits are no passes (full attention), so
-    previews are timed, with the text in front. Raises what a pass over the text raises.
+    `coreset`, `share`: what experts are restricted to; 0: they are not. `commits` False: commits
+    are no passes (full attention), so previews are timed, with the text in front. Raises what a
+    pass over the text raises.
     """
     rows = [n for n in _ROWS if n < most_rows] + [most_rows]
     state = core.new_state(len(text) + most_rows)
     core.commit(state, text, logits="none")
     start, tokens = state.snapshot(), cycle(text)
 
-    def seconds(n: int, *, head: int = 0, limited: int = 0) -> float:
+    def seconds(n: int, *, head: int = 0, limited: bool = False) -> float:
         found = []
         for _ in range(REPEATS):
             state.restore(start)
             ids, none = list(islice(tokens, n)), list[int]()
             commit, block = (none, ids) if limited or not commits else (ids, none)
-            found.append(core.time_pass(state, commit, block, head=head, coreset=limited))
+            size, part = (coreset, share) if limited else (0, 0.0)
+            found.append(
+                core.time_pass(state, commit, block, head=head, coreset=size, coreset_share=part)
+            )
         return median(found)
 
     free = [seconds(n) for n in rows]
-    restricted = [seconds(n, limited=coreset) for n in rows] if coreset else free
+    restricted = [seconds(n, limited=True) for n in rows] if coreset or share else free
     head = [max(0.0, seconds(n, head=n) - f) for n, f in zip(rows, free, strict=True)]
     return Costs(tuple(rows), tuple(free), tuple(restricted), tuple(head))
 

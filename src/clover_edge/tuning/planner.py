@@ -20,9 +20,12 @@ _WIDTHS = (4, 8, 16, 32, 64)
 _REFRESH = 4
 _CORESET_SHARE = 3 / 16  # of the experts: what LLaDA2.2 was trained with
 _MANY_EXPERTS = 32  # from which a coreset saves anything
+_SHARE = 0.6  # of the experts that a step would choose: costs the demo model no answers
 _ROUNDS = 3
 
 Progress = Callable[[str], None]
+Limit = tuple[int, float]  # coreset_size (0: the model's own), coreset_share
+FREE: Limit = (0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Candidate:
     skip_rows: bool
     refresh: int
     coreset_size: int
+    coreset_share: float
     predicted_tps: float
     measured_tps: float | None = None
     cache: str = ""  # of models with full attention
@@ -47,6 +51,8 @@ class Candidate:
         chosen["block_length"] = self.block_length
         if self.coreset_size:
             chosen["coreset_size"] = self.coreset_size
+        if self.coreset_share:
+            chosen["coreset_share"] = self.coreset_share
         if self.skip_rows:
             chosen["skip_rows"] = True
         if self.refresh:
@@ -89,7 +95,7 @@ class Settings:
     modes: tuple[str, ...]
     widths: tuple[int, ...]
     skips: tuple[tuple[bool, int], ...]  # (skip_rows, refresh)
-    coresets: tuple[int, ...]  # 0: the model's own
+    limits: tuple[Limit, ...]  # of experts
     fused: bool
     caches: tuple[str, ...] = ("",)
 
@@ -103,7 +109,7 @@ class Settings:
     def of(cls, spec: Mapping[str, Any], generation: Mapping[str, Any], quality: str) -> Settings:
         """`exact` leaves out every approximation that the model does not ask for itself."""
         if is_autoregressive(spec):
-            return cls(("ar",), (1,), ((False, 0),), (0,), False)
+            return cls(("ar",), (1,), ((False, 0),), (FREE,), False)
         own, mask = spec["block_size"], spec.get("mask", "causal")
         causal, full = mask == "causal", mask == "full"
         widths = (*(w for w in _WIDTHS if w < own and mask != "block"), own)
@@ -116,14 +122,18 @@ class Settings:
             skips = ((False, 0), (True, 0), (True, _REFRESH))
         experts = spec.get("num_experts", 0)
         size = max(spec.get("top_k", 0), round(experts * _CORESET_SHARE))
-        coresets = (0, size) if quality == "fast" and experts >= _MANY_EXPERTS else (0,)
+        limits: list[Limit] = [FREE]
+        if quality != "exact" and free_rows and experts > 2 * spec.get("top_k", 0):
+            limits.append((0, _SHARE))
+        if quality == "fast" and experts >= _MANY_EXPERTS:
+            limits.append((size, 0.0))
         modes = ("diffusion", "ar", "speculative") if causal and not noise else ("diffusion",)
         seeded = bool(spec.get("logit_shift", 0) or spec.get("block_seed", False))
         caches: tuple[str, ...] = ("",)
         if full:
             caches = ("none",) if quality == "exact" else ("dual", "prefix")
         fused = not (noise or full or seeded)
-        return cls(modes, widths, skips, coresets, fused, caches)
+        return cls(modes, widths, skips, tuple(limits), fused, caches)
 
 
 def tune(
@@ -147,17 +157,22 @@ def tune(
     progress("costs of a forward")
     text = max(prompts, key=len)
     costs = {
-        size: measure_costs(
-            core, text, 2 * widest, coreset=size, commits=settings.finalists is not None
+        (size, share): measure_costs(
+            core,
+            text,
+            2 * widest,
+            coreset=size,
+            share=share,
+            commits=settings.finalists is not None,
         )
-        for size in settings.coresets
+        for size, share in settings.limits
     }
     if traces is None:
         traces = _traces(core, settings, prompts, core_options, progress)
     found = sorted(_candidates(settings, costs, traces), key=lambda c: -c.predicted_tps)
     finalists = found[: settings.finalists] if len(found) > 1 else []
     best = _timed(core, finalists, prompts, core_options, progress)
-    return Plan(quality, core.threads, costs[0], (*best, *found[len(best) :]))
+    return Plan(quality, core.threads, costs[FREE], (*best, *found[len(best) :]))
 
 
 def _traces(
@@ -179,24 +194,25 @@ def _traces(
 
 def _candidates(
     settings: Settings,
-    costs: Mapping[int, Costs],
+    costs: Mapping[Limit, Costs],
     traces: Mapping[tuple[str, int], Trace],
 ) -> Iterable[Candidate]:
     for (mode, width), trace in traces.items():
         if mode == "ar":
-            seconds = autoregressive(trace, costs[0])
-            yield Candidate(mode, 1, False, 0, 0, trace.tokens / seconds)
+            seconds = autoregressive(trace, costs[FREE])
+            yield Candidate(mode, 1, False, 0, *FREE, trace.tokens / seconds)
             continue
-        for size in settings.coresets:
+        for limit in settings.limits:
             if mode == "speculative":
-                seconds = speculative(trace, costs[size])
-                yield Candidate(mode, width, False, 0, size, trace.tokens / seconds)
+                if not limit[1]:  # whose drafts' acceptance no trace shows
+                    seconds = speculative(trace, costs[limit])
+                    yield Candidate(mode, width, False, 0, *limit, trace.tokens / seconds)
                 continue
             for skip, refresh in settings.skips:
                 seconds = diffusion(
-                    trace, costs[size], skip_rows=skip, refresh=refresh, fused=settings.fused
+                    trace, costs[limit], skip_rows=skip, refresh=refresh, fused=settings.fused
                 )
-                plain = Candidate(mode, width, skip, refresh, size, trace.tokens / seconds)
+                plain = Candidate(mode, width, skip, refresh, *limit, trace.tokens / seconds)
                 yield from (replace(plain, cache=cache) for cache in settings.caches)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from chat_templates import GEMMA, JSON, XML
 
-from clover_edge.chat_template import ChatTemplate, read_template
+from clover_edge.chat import ChatTemplate, read_template
 from clover_edge.errors import ArgumentError, ModelFormatError
 
 USER = {"role": "user", "content": "hi"}
@@ -31,9 +32,9 @@ def test_conventions() -> None:
 
 
 def test_tojson_keeps_what_models_were_trained_on() -> None:
-    tools = [{"name": "a<b>&'é"}]
-    assert render("{{ tools[0]|tojson }}", tools=tools) == '{"name": "a<b>&\'é"}'
-    assert render("{{ tools[0]|tojson(indent=2) }}", tools=tools).startswith('{\n  "name"')
+    text = "a<b>&'é"
+    assert render("{{ text|tojson }}", text=text) == '"a<b>&\'é"'
+    assert render("{{ [text]|tojson(indent=2) }}", text=text).startswith('[\n  "a<b')
 
 
 @pytest.mark.parametrize(
@@ -72,18 +73,29 @@ def test_where_a_template_comes_from(tmp_path: Path) -> None:
         read_template(tmp_path, {})
 
 
+def test_tools_that_a_template_would_lose() -> None:
+    """Naming them in a comment or a text is not enough."""
+    for source in ("{{ messages[0].content }}", "{# tools #}tools"):
+        with pytest.raises(ArgumentError, match=r"tools: chat_template\.jinja has no place"):
+            render(source, tools=[{"name": "f"}])
+        assert render(source, tools=[]) == render(source)
+
+
 @pytest.mark.parametrize(
-    ("messages", "place"),
+    ("source", "calls", "markers"),
     [
-        ([], "messages: the list is empty"),
-        (["hi"], r"messages\[0\]: is str"),
-        ([{"content": "hi"}], r"messages\[0\].role: None"),
-        ([USER, {"role": ""}], r"messages\[1\].role: ''"),
-        ([{"role": "user"}], r"messages\[0\].content: is missing"),
-        ([{"role": "user", "content": 3}], r"messages\[0\].content: int"),
-        ([{"role": "user", "content": "a\ud800"}], r"messages\[0\].content: .* at character 1 "),
+        (XML, "XmlCalls", ("<think>", "</think>", "<tool_call>", "</tool_call>")),
+        (JSON, "JsonCalls", ("<think>", "</think>", "<tool_call>", "</tool_call>")),
+        ("<TOOLCALL>", "BracketCalls", ("<think>", "</think>", "<TOOLCALL>", "</TOOLCALL>")),
+        (
+            GEMMA,
+            "GemmaCalls",
+            ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>'),
+        ),
+        ("{{ messages }}", "NoneType", ("<think>", "</think>")),
     ],
 )
-def test_messages_that_are_none(messages: list[object], place: str) -> None:
-    with pytest.raises(ArgumentError, match=place):
-        ChatTemplate("x", "", {}).render(messages)  # type: ignore[arg-type]
+def test_the_forms_of_a_template(source: str, calls: str, markers: tuple[str, ...]) -> None:
+    template = ChatTemplate(source, "", {})
+    assert type(template.calls).__name__ == calls
+    assert template.markers == markers

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2 import TemplateError, TemplateSyntaxError, meta
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from .errors import ArgumentError, ModelFormatError
-from .export.files import read_json
-from .text import check_unicode
+from ..errors import ArgumentError, ModelFormatError
+from ..export.files import read_json
+from .calls import CallFormat, format_of
+from .messages import checked_messages, checked_tools
+from .parser import ThinkingTags, thinking_of
 
 
 class ChatTemplate:
@@ -30,11 +32,23 @@ class ChatTemplate:
         environment.globals["strftime_now"] = _strftime_now
         try:
             self._template = environment.from_string(source)
+            names = meta.find_undeclared_variables(environment.parse(source))
         except TemplateSyntaxError as error:
             raise ModelFormatError(
                 path, "chat_template", f"line {error.lineno}: {error.message}"
             ) from error
         self._special_tokens = dict(special_tokens)
+        self._takes_tools = "tools" in names
+        self._developer = "developer" in source
+        self._path = path
+        self.calls: CallFormat | None = format_of(source)  # how the model writes calls
+        self.thinking: ThinkingTags = thinking_of(source)
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Texts around thinking and calls. A tokenizer may hold them as special tokens, which
+        decoding must not drop."""
+        return (*self.thinking.tokens, *(self.calls.markers if self.calls else ()))
 
     def render(
         self,
@@ -44,12 +58,18 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         **variables: Any,
     ) -> str:
-        """The prompt's text; ArgumentError when the messages do not fit the template."""
-        check_messages(messages)
+        """The prompt's text; ArgumentError when messages or tools do not fit the template.
+
+        They may have OpenAI's forms: see `checked_messages` and `checked_tools`.
+        """
+        ready = checked_messages(messages, developer=self._developer)
+        functions = checked_tools(tools) if tools else None
+        if functions and not self._takes_tools:
+            raise ArgumentError(f"tools: {self._path} has no place for them")
         try:
             return self._template.render(
-                messages=[dict(message) for message in messages],
-                tools=list(tools) if tools is not None else None,
+                messages=ready,
+                tools=functions,
                 add_generation_prompt=add_generation_prompt,
                 **self._special_tokens,
                 **variables,
@@ -71,28 +91,6 @@ def read_template(folder: Path, special_tokens: Mapping[str, str]) -> ChatTempla
     path = folder / "tokenizer_config.json"
     source = read_json(path, ModelFormatError).get("chat_template") if path.is_file() else None
     return ChatTemplate(source, str(path), special_tokens) if isinstance(source, str) else None
-
-
-def check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
-    """ArgumentError naming the message and field that is not a chat message."""
-    if not messages:
-        raise ArgumentError("messages: the list is empty")
-    for index, message in enumerate(messages):
-        where = f"messages[{index}]"
-        if not isinstance(message, Mapping):
-            raise ArgumentError(f"{where}: is {type(message).__name__}, not a mapping")
-        role = message.get("role")
-        if not isinstance(role, str) or not role:
-            raise ArgumentError(f"{where}.role: {role!r} is not a role name")
-        content = message.get("content")
-        if isinstance(content, str):
-            check_unicode(f"{where}.content", content)
-        elif content is None and "tool_calls" not in message:
-            raise ArgumentError(f"{where}.content: is missing")
-        elif content is not None and not isinstance(content, list):
-            raise ArgumentError(
-                f"{where}.content: {type(content).__name__} is neither text nor a list of parts"
-            )
 
 
 def _tojson(

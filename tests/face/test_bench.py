@@ -1,0 +1,114 @@
+"""`clover-edge bench`: records that llama-bench's readers take."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clover_edge import ArgumentError
+from clover_edge.benchmark import Benchmark
+from clover_edge.cli.main import main
+from clover_edge.loader import read_folder
+
+FLAGS = ("-p", "16,40", "-n", "24", "-r", "3", "--steps", "4", "--threads", "1")
+
+
+def bench(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
+    assert main(["bench", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def test_records(capsys: pytest.CaptureFixture[str], packed: Path) -> None:
+    spec = read_folder(packed).spec
+    records = json.loads(bench(capsys, packed, *FLAGS, "-o", "json", "--kv", "f16", "-d", 10))
+    assert [record["test"] for record in records] == [
+        *("pp16", "pp40", f"blk{spec['block_size']}", "tg24")
+    ]
+    for record in records:
+        tokens = record["n_prompt"] or record["n_gen"]
+        assert len(record["samples_ns"]) == 3 and min(record["samples_ns"]) > 0
+        assert record["avg_ns"] == round(statistics.fmean(record["samples_ns"]))
+        assert record["samples_ts"] == [tokens * 1e9 / taken for taken in record["samples_ns"]]
+        assert record["avg_ts"] == statistics.fmean(record["samples_ts"])
+        assert record["stddev_ts"] == statistics.stdev(record["samples_ts"])
+        assert (record["n_threads"], record["type_k"], record["quant"]) == (1, "f16", "int4")
+    block, text = records[2:]
+    assert (block["steps"], block["forward_passes"], block["n_depth"]) == (4, 4, 10)
+    assert (block["n_gen"], block["tokens_per_forward"]) == (32, 8.0)
+    assert text["forward_passes"] * text["tokens_per_forward"] == pytest.approx(24)
+    assert text["bytes_read"] > 0 and text["ttfb_ns"] > 0
+
+
+def test_forms(capsys: pytest.CaptureFixture[str], packed: Path) -> None:
+    """The same tests in each; a model of one repetition has no deviation."""
+    flags = (packed, *FLAGS[:4], "-r", "1")
+    want = ["pp16", "pp40", "blk32", "tg24"]
+    lines = bench(capsys, *flags, "-o", "jsonl").splitlines()
+    assert [json.loads(line)["test"] for line in lines] == want
+    assert {json.loads(line)["stddev_ns"] for line in lines} == {0.0}
+    rows = list(csv.DictReader(io.StringIO(bench(capsys, *flags, "-o", "csv"))))
+    assert [row["test"] for row in rows] == want
+    assert rows[0]["forward_passes"] == "" != rows[3]["forward_passes"]
+    table = bench(capsys, *flags).splitlines()
+    assert [line.split(" | ")[5] for line in table[2:]] == want
+    assert all(line.count("|") == table[0].count("|") for line in table)
+    assert bench(capsys, packed, "-p", 0, "-n", 0, "-r", 1).count("\n") == 3  # the block alone
+
+
+def test_work_is_the_same_every_time(packed: Path) -> None:
+    """All that is counted; only times differ."""
+    counted = ("forward_passes", "experts_touched", "bytes_read")
+    first, again = (
+        Benchmark(read_folder(packed), threads=threads, repetitions=1).text(24)
+        for threads in (1, 2)
+    )
+    assert [first[name] for name in counted] == [again[name] for name in counted]
+
+
+def test_other_families(
+    tiny_transformer: Callable[..., Any],
+    tiny_full_attention: Callable[..., Any],
+    pack_canvas: Callable[..., Path],
+    pack: Callable[..., Path],
+) -> None:
+    """An autoregressive model has no blocks to denoise; one with full attention reads no prompt."""
+    llama = Benchmark(read_folder(pack(tiny_transformer("llama"), "int4")), repetitions=1)
+    assert not llama.has_blocks and llama.has_prompts
+    assert llama.text(5)["forward_passes"] == 4 and "steps" not in llama.text(5)
+    dream = Benchmark(read_folder(pack(tiny_full_attention("llada"), "int4")), repetitions=1)
+    assert dream.has_blocks and not dream.has_prompts
+    assert dream.block(2)["forward_passes"] == 2
+    canvas = Benchmark(read_folder(pack_canvas()), repetitions=1)
+    assert canvas.block(3)["n_gen"] == canvas.block(3)["block_length"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["-p", "x"], "n_prompt: 'x' is no list of numbers"),
+        (["-n", "8,-1"], "n_gen: -1 is below 0"),
+        (["-d", "-1"], "n_depth: -1 is below 0"),
+        (["-r", "0"], "repetitions: 0 is below 1"),
+        (["--threads", "0"], "threads: 0"),
+        (["-p", "513"], "n_prompt: 513 takes 513 positions; the model has 1 to 512"),
+        (["-p", "0", "-n", "512"], "n_gen: 512 takes 513 positions; the model has 1 to 512"),
+        (["--steps", "-1"], "steps: -1"),
+    ],
+)
+def test_arguments(
+    flags: list[str], words: str, packed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", str(packed), *flags]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_python_caller(packed: Path) -> None:
+    with pytest.raises(ArgumentError, match="n_prompt: 0"):
+        Benchmark(read_folder(packed)).prompt(0)
