@@ -105,7 +105,11 @@ class Benchmark:
             counters = self._core.generate(state, ids, options)["counters"]
             return round(1e9 * counters["decode_seconds"]), counters
 
-        fixed: dict[str, Any] = {"n_gen": tokens, "n_depth": depth, "block_length": config.block_length}
+        fixed: dict[str, Any] = {
+            "n_gen": tokens,
+            "n_depth": depth,
+            "block_length": config.block_length,
+        }
         if config.mode != "ar":
             fixed |= {"steps": config.steps, "threshold": config.threshold}
         return self._record(name, once, tokens, **fixed)

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from .chat import ChatEvent, ChatResult, ChatTemplate, Thinking, ToolChoice, Turn, read_template
+from .chat import ChatTemplate, Thinking, Turn, read_template
+from .chat.chats import Chats
 from .drafter import Drafter, open_drafter, refuse_drafter
 from .driver import Emit, run_in_thread
 from .errors import ArgumentError
@@ -30,7 +31,7 @@ Message = Mapping[str, Any]
 Prompt = Union[str, Sequence[int], Sequence[Message]]  # noqa: UP007 - evaluated on Python 3.10
 
 
-class Model:
+class Model(Chats):
     """A loaded model. `with load(path) as model:` closes it, which unmaps the weights.
 
     One generation runs at a time; a second one, from another thread, waits for it.
@@ -57,6 +58,10 @@ class Model:
     def path(self) -> Path:
         """The packed folder."""
         return self._folder.path
+
+    @property
+    def _speaker(self) -> Model:
+        return self
 
     @property
     def folder(self) -> PackedFolder:
@@ -153,42 +158,6 @@ class Model:
         finally:
             self._owner = None
             self._busy.release()
-
-    def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: ToolChoice = "auto",
-        thinking: Thinking = None,
-        **options: Unpack[GenerationOptions],
-    ) -> ChatResult:
-        """The assistant's next message, through the checkpoint's chat template, taken apart.
-
-        `messages` and `tools`: as OpenAI's API has them. `tool_choice`: "none" takes the tools
-        away. `thinking`: True and False set the template's `enable_thinking`; None and "auto"
-        leave the choice to it. Raises ArgumentError naming what is wrong with them, and when the
-        model has no template; options and their errors: generate().
-        """
-        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
-        return turn.result(self.generate(turn.ids, **options))
-
-    def chat_stream(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: ToolChoice = "auto",
-        thinking: Thinking = None,
-        **options: Unpack[GenerationOptions],
-    ) -> Generator[ChatEvent, None, None]:
-        """The same as events: ThinkingEvent and TextEvent (final text), ToolCallEvent (whole
-        calls), DraftEvent, then ChatDoneEvent.
-
-        Checks its arguments at once. Closing or dropping the iterator cancels the generation.
-        """
-        turn = Turn(self, messages, tools=tools, tool_choice=tool_choice, thinking=thinking)
-        return turn.events(self.stream(turn.ids, **options))
 
     def chat_prompt(
         self,

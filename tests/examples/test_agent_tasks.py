@@ -18,7 +18,7 @@ from tokens import CHAT_TEMPLATE, chat_prompt
 from world import World, judge
 
 from clover_edge import demo
-from clover_edge.chat_template import ChatTemplate
+from clover_edge.chat.template import ChatTemplate
 
 
 def held_out() -> list[dict[str, Any]]:

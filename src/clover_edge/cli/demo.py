@@ -16,10 +16,10 @@ from .. import demo
 from ..loader import read_folder
 from ..model import Model, load
 from ..quant import RECIPES
-from ..results import Event, GenerationResult
+from ..results import Event
 from ..summary import summarize
 from .options import add_runtime_options
-from .output import counters_table, show
+from .output import Result, counters_table, show
 
 SAMPLES = (
     "could you set the bedroom to 19 degrees, also text Maya that dinner is ready",
@@ -65,14 +65,14 @@ def _handle(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(model: Model, request: str, arguments: argparse.Namespace) -> GenerationResult:
+def _answer(model: Model, request: str, arguments: argparse.Namespace) -> Result:
     events: Iterable[Event] = model.stream(
         [{"role": "user", "content": request}], mode="ar" if arguments.ar else "diffusion"
     )
     print(f"> {request}".encode(errors="replace").decode(), flush=True)
     if arguments.show and sys.stdout.isatty():
         events = list(events)  # generated at full speed, shown at a pace that an eye can follow
-    result: GenerationResult = show(events, drafts=arguments.show, pause=SHOWN_SECONDS)
+    result = show(events, drafts=arguments.show, pause=SHOWN_SECONDS)
     print(flush=True)
     return result
 

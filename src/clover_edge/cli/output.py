@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from typing import TypeVar, Union, cast
+from typing import Union
 
 from ..chat import ChatDoneEvent, ChatEvent, ChatResult, ThinkingEvent, ToolCall, ToolCallEvent
 from ..results import Counters, DoneEvent, DraftEvent, Event, GenerationResult, TextEvent
 from .live import LiveText
 
-Result = TypeVar("Result", GenerationResult, ChatResult)
-AnyEvent = Union[Event, ChatEvent]  # noqa: UP007 - evaluated on Python 3.10
+Result = Union[GenerationResult, ChatResult]  # noqa: UP007 - evaluated on Python 3.10
+AnyEvent = Union[Event, ChatEvent]  # noqa: UP007
 
 
 class Output:
@@ -59,7 +59,7 @@ class Output:
 def show(events: Iterable[AnyEvent], *, drafts: bool, pause: float = 0.0) -> Result:
     """Prints an answer as it comes, and returns its result."""
     output = Output()
-    result: GenerationResult | ChatResult | None = None
+    result: Result | None = None
     try:
         for event in events:
             if isinstance(event, (DoneEvent, ChatDoneEvent)):
@@ -69,10 +69,10 @@ def show(events: Iterable[AnyEvent], *, drafts: bool, pause: float = 0.0) -> Res
     finally:
         output.close()
     assert result is not None  # a stream ends with its result or raises
-    return cast(Result, result)
+    return result
 
 
-def silent(events: Iterable[AnyEvent]) -> GenerationResult | ChatResult:
+def silent(events: Iterable[AnyEvent]) -> Result:
     """The result alone."""
     return [event.result for event in events if isinstance(event, (DoneEvent, ChatDoneEvent))][-1]
 

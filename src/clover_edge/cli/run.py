@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..chat import ChatResult
 from ..errors import ArgumentError
-from ..results import GenerationResult
 from .options import (
     add_chat_options,
     add_generation_options,
@@ -58,7 +56,6 @@ def _handle(arguments: argparse.Namespace) -> int:
             raise ArgumentError(f"--{name}: needs a chat template, and --raw uses none")
     asked = arguments.chat or any(value is not None for value in for_chat.values())
     text, tools = _prompt(arguments), read_tools(arguments.tools)
-    result: GenerationResult | ChatResult
     with load(
         arguments.model,
         threads=arguments.threads,

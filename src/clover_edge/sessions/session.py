@@ -6,10 +6,12 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..chat.chats import Chats
 from ..domains import integer_of
 from ..errors import ArgumentError
 from ..results import Event, GenerationResult
 from .held import Held, common_prefix
+from .openings import lasting, lost_openings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -25,7 +27,7 @@ BLOCK = 32  # tokens of a block of models that have none
 FIRST_ROOM = 256  # tokens that a new session has room for
 
 
-class Session:
+class Session(Chats):
     """A conversation that keeps keys, values and recurrent state between turns.
 
     Made by `Model.session()` or `Model.load_session()`. Every turn gives the whole text so far:
@@ -54,12 +56,17 @@ class Session:
         if held is None:
             held = Held(model.spec, model.core.new_state(min(self.capacity, FIRST_ROOM)))
         self._held = held
+        self._openings: list[list[int]] | None = None  # of the template, once a turn needs them
         every = self.snapshot_every * (model.spec.get("block_size") or BLOCK)
         held.state.keep_marks(every=every, max_bytes=self.memory_limit)
 
     @property
     def model(self) -> Model:
         """The model that it belongs to."""
+        return self._model
+
+    @property
+    def _speaker(self) -> Model:
         return self._model
 
     @property
@@ -146,7 +153,9 @@ class Session:
     def resume(self, ids: Sequence[int], needed: int, drafter: CoreModel | None) -> Held:
         """For `Model.prepare`: the state that a turn with `ids` goes on from, with room for
         `needed` tokens."""
-        self._held.resume(ids, len(ids), drafter)
+        if self._openings is None:
+            self._openings = lost_openings(self._model)
+        self._held.resume(ids, lasting(ids, self._openings), drafter)
         self._held.make_room(needed, self.capacity, drafter)
         return self._held
 
