@@ -20,8 +20,10 @@ def lost_openings(model: Model) -> list[list[int]]:
     """The ids, such as those of an opened `<think>`, that end a prompt and that no later prompt of
     the conversation repeats: a snapshot behind them would be of no use to it."""
     template = model.template
+    if template is None:
+        return []
     openings: list[list[int]] = []
-    for variables in _VARIABLES if template is not None else ():
+    for variables in _VARIABLES:
         try:
             asked = template.render([_QUESTION], add_generation_prompt=False, **variables)
             opened = template.render([_QUESTION], **variables)
