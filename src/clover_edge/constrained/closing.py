@@ -10,7 +10,7 @@ where two different states look alike.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +46,7 @@ _EFFORTS = (_Effort(False, 1, 12, 3_000), _Effort(True, 3, 24, 3_000))
 Kind = tuple[bytes, tuple[int, ...]]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Node:
     """A state behind a decision and what it forces."""
 
@@ -139,12 +139,10 @@ class Closer:
         children = self._expanded(node, bytes(range(256)) if everything else _SAMPLES)
         if back.issuperset(children) and before != node.kind:
             children = self._expanded(node, _PLAIN)  # the samples have found no way on
-        if back.issuperset(children):
-            return list(children.values())
-        return [
-            replace(child, waste=child.waste + (child.kind in back and not child.forced))
-            for child in children.values()
-        ]
+        if not back.issuperset(children):  # else there is no other way
+            for child in children.values():
+                child.waste += child.kind in back and not child.forced
+        return list(children.values())
 
     def _expanded(self, node: _Node, samples: bytes) -> dict[Kind, _Node]:
         children: dict[Kind, _Node] = {}
@@ -156,8 +154,8 @@ class Closer:
             if matcher.try_consume_tokens(list(tokens)) < len(tokens):
                 continue
             child = self._node(matcher, (*node.tokens, *tokens), node)
-            waste = node.waste + (closes and (byte is None or byte not in closers))
-            children.setdefault(child.kind, replace(child, waste=waste))
+            child.waste = node.waste + (closes and (byte is None or byte not in closers))
+            children.setdefault(child.kind, child)
         return children
 
     def _steps(self, node: _Node, samples: bytes) -> dict[tuple[int, ...], int | None]:
