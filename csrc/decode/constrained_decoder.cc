@@ -187,7 +187,7 @@ const uint32_t *Decoder::constrained_step(std::vector<int> &block, Front &front,
     front.overruled = false;
     allowed = pick_front(block, front, allowed, step, positions, picks, draft);
     for (size_t i = 0; !front.overruled && i < positions.size(); i++)
-        if (positions[i] >= int(front.at) && double(picks[i].probability) > o_.policy.threshold)
+        if (positions[i] > int(front.at) && double(picks[i].probability) > o_.policy.threshold)
             block[size_t(positions[i])] = picks[i].id;
     for (size_t i = 0; i < block.size(); i++)
         draft[i] = masked(block[i]) ? draft[i] : block[i];
@@ -208,8 +208,10 @@ const uint32_t *Decoder::pick_front(std::vector<int> &block, Front &front, const
         Pick pick = picks[i]; // among all ids it is less probable than among those that are allowed
         if (o_.sampling.cuts() || !is_allowed(allowed, pick.id) || (!first && !sure(pick)))
             pick = allowed_pick(int(i), state_.position + *at, step, allowed, picks[i]);
-        if (!first && !sure(pick))
+        if (!first && !sure(pick)) {
+            front.overruled = !is_allowed(allowed, picks[i].id); // what is drafted behind it would follow that
             break;
+        }
         if (advance(pick.id, budget() - int64_t(front.at) - 1))
             stand(block, front, pick.id, draft);
         allowed = move_front(block, front, draft);

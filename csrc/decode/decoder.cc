@@ -152,7 +152,8 @@ void Decoder::reserve(int64_t prompt_tokens) {
     }
     const int64_t width = mode_ == DecodeMode::autoregressive ? 1 : o_.block_length;
     const int64_t run = constraint_ ? o_.max_new_tokens : 0; // of forced tokens, in one pass
-    const int64_t rows = std::max((1 + fuses()) * width, std::min<int64_t>(std::max(prompt_tokens, run), Model::kChunkRows));
+    const int64_t rows =
+        std::max((1 + fuses()) * width, std::min<int64_t>(std::max(prompt_tokens, run), Model::kChunkRows));
     m_.scratch.reserve(int(rows));
     const int64_t blocks = (o_.max_new_tokens + width - 1) / width;
     state_.reserve(state_.position + prompt_tokens + (blocks + m_.spec.block_mask()) * width); // the first may be short
@@ -233,8 +234,7 @@ HeadRule Decoder::rule(std::vector<HeadRule::Penalty> &penalties) const {
 std::vector<Pick> Decoder::pick_rows(const float *hidden, const std::vector<int> &rows,
                                      const std::vector<int64_t> &positions, int step, std::vector<double> *entropy) {
     std::vector<HeadRule::Penalty> penalties;
-    HeadPass &head =
-        last_.emplace(Looked{hidden, rows, head_pass(m_, hidden, rows, rule(penalties))}).head;
+    HeadPass &head = last_.emplace(Looked{hidden, rows, head_pass(m_, hidden, rows, rule(penalties))}).head;
     if (credit_.on() && mode_ == DecodeMode::diffusion)
         return credit_.pick(head, positions);
     std::vector<double> u;

@@ -19,8 +19,7 @@ void check_range(const char *name, double value, double low, double high);
 
 class Decoder {
   public:
-    Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &, const DraftModel *,
-            Constraint *);
+    Decoder(Model &, State &, const DecodeOptions &, const Listener &, const Tick &, const DraftModel *, Constraint *);
 
     DecodeResult run(const std::vector<int> &prompt);
 

@@ -56,7 +56,7 @@ struct DecodeOptions {
     bool skip_rows = false;
     int refresh = 0;
     bool fused_commit = true; // a block's commit shares the next block's first pass; the numbers are the same
-    int logprobs = -1; // most probable tokens beside each token's log-probability; -1: no log-probabilities
+    int logprobs = -1;        // most probable tokens beside each token's log-probability; -1: no log-probabilities
     // False: a block that ends the text need not be committed. True: its kept tokens are, with the stop token.
     bool commit_last = true;
     // Position within `prompt`, or its end, at which the state leaves a mark, in a pass of its own; where blocks count
@@ -100,7 +100,7 @@ struct DecodeCounters {
 struct DecodeResult {
     std::vector<int> ids; // without the stop token
     Finish finish = Finish::none;
-    int stop_id = -1; // the stop token that ended the text
+    int stop_id = -1;              // the stop token that ended the text
     std::vector<LogProb> logprobs; // of ids, where they are asked for
     DecodeCounters counters;
 };

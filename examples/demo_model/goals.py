@@ -43,12 +43,16 @@ GOALS: tuple[Goal, ...] = (
     ), solvers.customer_field("city")),
     Goal("customer_id", "single", CUSTOMER, (
         f"{LOOK} the [id|customer id|customer number] of [|customer ]{{customer}}",
-        "[find|look up|search for|pull up|open] [the |]customer {customer}",
         "?[what is|what's] the [id|customer id|customer number] of {customer}",
+        "?[which|what] [id|customer number] does {customer} have",
+        ".[I need|I want|I'd like] the [id|customer number] [of|for] {customer}",
+    ), solvers.customer_field("id")),
+    Goal("customer", "single", CUSTOMER, (
+        "[find|look up|search for|pull up|open] [the |]customer {customer}",
         "?[do we|do I] have a customer [called|named] {customer}",
         "[pull up|open|find] the customer [record|file|entry] [of|for] {customer}",
-        "?[which|what] [id|customer number] does {customer} have",
-    ), solvers.customer_id),
+        "?is {customer} [a customer|one of our customers]",
+    ), solvers.customer),
     Goal("order", "single", {"order": "order"}, (
         "?[where's|where is|how is] [my |]order [|number ]{order}",
         "[track|check|check on|look up] [my |the |]order [|number ]{order}",

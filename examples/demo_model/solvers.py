@@ -46,7 +46,7 @@ def customer_field(key: str) -> Solver:
     return solve
 
 
-def customer_id(v):
+def customer(v):
     [result] = yield [call("find_customer", name=v["customer"])]
     return last(read(result)["id"])
 

@@ -35,6 +35,11 @@ class TextCodec:
         tokens = self.tokenizer.get_added_tokens_decoder().items()
         return {token_id: token.content for token_id, token in tokens if token.special}
 
+    @property
+    def special_ids(self) -> set[int]:
+        """Tokens that are no text."""
+        return set(self._special)
+
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`; ArgumentError where it is not valid Unicode."""
         check_unicode("prompt", text)

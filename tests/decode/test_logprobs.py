@@ -41,7 +41,7 @@ def agree(entry: Any, logits: np.ndarray, token: int) -> None:
     np.testing.assert_allclose([p for _, p in top], want[order], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, NOISE, {"temperature": 1.0}], ids=["greedy", "noise", "1"])
+@pytest.mark.parametrize("options", [{}, NOISE, {"temperature": 1.0}])
 def test_autoregressive(core: Any, options: dict[str, Any]) -> None:
     result, events = run(core, mode="ar", **options)
     state = core.new_state(300)
@@ -55,9 +55,7 @@ def test_autoregressive(core: Any, options: dict[str, Any]) -> None:
     assert [entry for block in blocks for entry in block] == result["logprobs"]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, NOISE, {"edit_threshold": 0.1}], ids=["", "noise", "edits"]
-)
+@pytest.mark.parametrize("options", [{}, NOISE, {"edit_threshold": 0.1}])
 def test_denoising(core: Any, options: dict[str, Any]) -> None:
     """Replayed from raw previews: the last step that wrote a position is the one that counts."""
     result, events = run(core, **options)
@@ -80,7 +78,7 @@ def test_denoising(core: Any, options: dict[str, Any]) -> None:
     assert ("edit_threshold" in options) == (replaced > 0)
 
 
-@pytest.mark.parametrize("options", [{}, NOISE], ids=["greedy", "noise"])
+@pytest.mark.parametrize("options", [{}, NOISE])
 def test_speculation_has_those_of_the_autoregressive_text(
     core: Any, options: dict[str, Any]
 ) -> None:

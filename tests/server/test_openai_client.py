@@ -157,6 +157,20 @@ def test_response_format(client: OpenAI) -> None:
     assert answer.choices[0].finish_reason == "length" or isinstance(found["n"], int)
 
 
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "set_temperature"}}]
+)
+def test_forced_calls(client: OpenAI, choice: object) -> None:
+    pytest.importorskip("llguidance", reason="needs the extra 'grammar'")
+    answer = client.chat.completions.create(
+        model="demo", messages=ASK, tools=TOOLS, tool_choice=choice
+    )
+    if answer.choices[0].finish_reason != "length":
+        calls = answer.choices[0].message.tool_calls
+        assert {call.function.name for call in calls} == {"set_temperature"}
+        assert isinstance(json.loads(calls[0].function.arguments)["degrees"], int)
+
+
 def test_errors(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as error:
         client.chat.completions.create(model="demo", messages=ASK, n=2)

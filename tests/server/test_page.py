@@ -80,6 +80,19 @@ def test_tool_calls_take_results(page: Page) -> None:
     assert page.run(f"{LAST}.querySelector('.fault')") is None
 
 
+def test_two_calls_take_two_results(page: Page) -> None:
+    send(page, ASK)
+    wait_for_answer(page)
+    for count in (3, 5):  # messages: the first result alone, the second and the next answer
+        page.run("document.querySelector('#log .call input').focus()")
+        page.type("done")
+        page.press("Enter", 13)
+        page.until(f"document.querySelectorAll('#log .message').length === {count}")
+    wait_for_answer(page)
+    assert page.run("document.querySelectorAll('#log .tool').length") == 2
+    assert page.run(f"{LAST}.querySelector('.fault')") is None
+
+
 def test_positions_are_redrawn_in_place(page: Page) -> None:
     page.run(WATCH)
     send(page, "tell me a joke about penguins")

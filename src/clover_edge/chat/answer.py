@@ -6,8 +6,10 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, Union
 
+from ..constrained.request import format_of
 from ..errors import ArgumentError
 from ..results import DoneEvent, Event, GenerationResult, TextEvent
+from .forced import calls_of, forced_tools, with_thinking
 from .messages import checked_tools
 from .parser import AnswerParser
 from .results import ChatDoneEvent, ChatEvent, ChatResult
@@ -39,8 +41,7 @@ class Turn:
         if thinking is not None and thinking != "auto" and type(thinking) is not bool:
             raise ArgumentError(f'thinking: {thinking!r} is neither True, False nor "auto"')
         self.tools = checked_tools(tools or ())
-        if tool_choice not in ("auto", "none"):
-            raise ArgumentError(f'tool_choice: {tool_choice!r} is neither "auto" nor "none"')
+        self._forced = forced_tools(self.tools, tool_choice)
         if tool_choice == "none":  # the model sees no tools, and what it writes is text
             self.tools = []
         variables = {"enable_thinking": thinking} if isinstance(thinking, bool) else {}
@@ -50,6 +51,22 @@ class Turn:
         self._tags = template.thinking
         self._opened = text.rstrip().endswith(self._tags.opening)
         self._position = len(messages)  # of the answer in the conversation
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Generation options with the response_format that forced calls and open thinking need.
+
+        Raises ArgumentError where calls cannot be forced, or another format is asked for, too.
+        """
+        options = dict(given)
+        request = format_of(options.get("response_format") or {"type": "text"})
+        if self._forced:
+            if request is not None:
+                raise ArgumentError("response_format: is not for use with forced tool calls")
+            request = calls_of(self._forced, self.calls)
+        if request is not None:
+            thought = self._opened and self._tags.closing
+            options["response_format"] = with_thinking(request, thought) if thought else request
+        return options
 
     def parser(self) -> AnswerParser:
         """A fresh parser of this turn's answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +17,22 @@ if TYPE_CHECKING:
     from ..results import Event, GenerationResult
 
 
-class Chats:
-    """Needs `generate` and `stream`, and the model whose template it is."""
+class Chats(ABC):
+    """Has `generate` and `stream`, and the model whose template it is."""
 
     @property
-    def _speaker(self) -> Model:
-        raise NotImplementedError
+    @abstractmethod
+    def _speaker(self) -> Model: ...
 
+    @abstractmethod
     def generate(self, prompt: Prompt, **options: Unpack[GenerationOptions]) -> GenerationResult:
         """Text for a prompt."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stream(
         self, prompt: Prompt, **options: Unpack[GenerationOptions]
     ) -> Generator[Event, None, None]:
         """The same as events."""
-        raise NotImplementedError
 
     def chat(
         self,
@@ -45,14 +46,16 @@ class Chats:
         """The assistant's next message, through the checkpoint's chat template, taken apart.
 
         `messages` and `tools`: as OpenAI's API has them. `tool_choice`: "none" takes the tools
-        away. `thinking`: True and False set the template's `enable_thinking`; None and "auto"
-        leave the choice to it. Raises ArgumentError naming what is wrong with them, and when the
-        model has no template; options and their errors: generate().
+        away; "required" and {"type": "function", "function": {"name": ...}} have the answer consist
+        of calls, which needs the extra `grammar`. `thinking`: True and False set the template's
+        `enable_thinking`; None and "auto" leave the choice to it. Raises ArgumentError naming what
+        is wrong with them, and when the model has no template; options and their errors:
+        generate().
         """
         turn = Turn(
             self._speaker, messages, tools=tools, tool_choice=tool_choice, thinking=thinking
         )
-        return turn.result(self.generate(turn.ids, **options))
+        return turn.result(self.generate(turn.ids, **turn.options(options)))
 
     def chat_stream(
         self,
@@ -71,4 +74,4 @@ class Chats:
         turn = Turn(
             self._speaker, messages, tools=tools, tool_choice=tool_choice, thinking=thinking
         )
-        return turn.events(self.stream(turn.ids, **options))
+        return turn.events(self.stream(turn.ids, **turn.options(options)))

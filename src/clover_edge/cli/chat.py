@@ -101,11 +101,10 @@ class Chat:
                     text = self._lines.text("> ")
                     if not text.strip():
                         continue
-                    if text.startswith("/") and not text.startswith("//"):
+                    if _is_command(text):
                         self._command(text)
                     else:
-                        text = text[1:] if text.startswith("//") else text
-                        self._ask([{"role": "user", "content": text}])
+                        self._ask([{"role": "user", "content": _said(text)}])
                 except KeyboardInterrupt:
                     _note("")  # the line so far is given up
                 except EOFError:
@@ -150,15 +149,18 @@ class Chat:
         return result
 
     def _results(self, result: ChatResult) -> list[Message]:
-        """What the called tools say: the user is asked, nothing is run."""
-        return [
-            {
-                "role": "tool",
-                "tool_call_id": call.id,
-                "content": self._lines.text(f"result of {call.name}> "),
-            }
-            for call in result.tool_calls
-        ]
+        """What the called tools say: the user is asked, nothing is run. An empty line or a command
+        leaves the calls without results."""
+        results: list[Message] = []
+        for call in result.tool_calls:
+            text = self._lines.text(f"result of {call.name} (empty: none)> ")
+            if not text.strip():
+                return []
+            if _is_command(text):
+                self._command(text)
+                return []
+            results.append({"role": "tool", "tool_call_id": call.id, "content": _said(text)})
+        return results
 
     def _command(self, line: str) -> None:
         name, _, rest = line.partition(" ")
@@ -223,3 +225,12 @@ def _path(argument: str) -> Path:
 def _note(line: str) -> None:
     """A line on stderr: stdout holds answers alone."""
     print(line.encode(errors="replace").decode(), file=sys.stderr, flush=True)
+
+
+def _is_command(text: str) -> bool:
+    return text.startswith("/") and not text.startswith("//")
+
+
+def _said(text: str) -> str:
+    """A message or result as it was meant: `//` stands for `/`."""
+    return text[1:] if text.startswith("//") else text

@@ -48,7 +48,7 @@ class Conversation:
         """The events of the answer to more messages. Errors: Model.chat_stream."""
         messages = [*self.messages, *asked]
         turn = Turn(self._model, messages, tools=self.tools, thinking=self._thinking)
-        return turn.events(self._session.stream(turn.ids, **self._options))
+        return turn.events(self._session.stream(turn.ids, **turn.options(self._options)))
 
     def answered(self, asked: list[Message], result: ChatResult) -> None:
         """Keeps a question and its answer."""

@@ -25,6 +25,38 @@ _VARIABLE = "CLOVER_"  # in front of a flag's name: --api-key is CLOVER_API_KEY,
 _SWITCHES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
+_OPTIONS: tuple[tuple[str, type, str, str], ...] = (
+    ("host", str, "HOST", "address to bind to (default: 127.0.0.1)"),
+    ("port", int, "PORT", "default: 8080; 0: a free one"),
+    ("name", str, "NAME", "the model's id (default: its folder's name)"),
+    ("api-key", str, "KEY", "requests must bring it"),
+    (
+        "allow-hosts",
+        str,
+        "NAME,…",
+        "other host names that requests may use when bound to this machine alone",
+    ),
+    ("queue", int, "N", "requests that may wait (default: 32)"),
+    ("request-bytes", int, "N", "size of a request at most (default: 4 MiB)"),
+    ("time-limit", float, "S", "seconds for one request (default: 600)"),
+    ("max-tokens", int, "N", "tokens that a request may ask for"),
+    (
+        "prefix-bytes",
+        int,
+        "N",
+        "memory for what earlier requests have computed (default: 1 GiB); 0: none",
+    ),
+    ("keep-alive", float, "S", "a comment in silent streams (default: 10)"),
+    (
+        "shutdown-limit",
+        float,
+        "S",
+        "seconds for what is running when the server is told to end (default: 10)",
+    ),
+    ("drafter", str, "FOLDER", "a packed drafter for MODEL"),
+)
+
+
 def add_parser(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser(
@@ -40,47 +72,7 @@ def add_parser(commands: Any) -> None:
         nargs="?",
         help="a packed folder (default: CLOVER_MODEL, else the demo)",
     )
-    group = parser.add_argument_group("server")
-    group.add_argument("--host", metavar="HOST", help="address to bind to (default: 127.0.0.1)")
-    group.add_argument("--port", type=int, metavar="PORT", help="default: 8080; 0: a free one")
-    group.add_argument("--name", metavar="NAME", help="the model's id (default: its folder's name)")
-    group.add_argument("--api-key", metavar="KEY", help="requests must bring it")
-    group.add_argument(
-        "--allow-hosts",
-        metavar="NAME,…",
-        help="other host names that requests may use when bound to this machine alone",
-    )
-    group.add_argument(
-        "--queue", type=int, metavar="N", help="requests that may wait (default: 32)"
-    )
-    group.add_argument(
-        "--request-bytes", type=int, metavar="N", help="size of a request at most (default: 4 MiB)"
-    )
-    group.add_argument(
-        "--time-limit", type=float, metavar="S", help="seconds for one request (default: 600)"
-    )
-    group.add_argument(
-        "--max-tokens", type=int, metavar="N", help="tokens that a request may ask for"
-    )
-    group.add_argument(
-        "--prefix-bytes",
-        type=int,
-        metavar="N",
-        help="memory for what earlier requests have computed (default: 1 GiB); 0: none",
-    )
-    group.add_argument(
-        "--keep-alive", type=float, metavar="S", help="a comment in silent streams (default: 10)"
-    )
-    group.add_argument(
-        "--shutdown-limit",
-        type=float,
-        metavar="S",
-        help="seconds for what is running when the server is told to end (default: 10)",
-    )
-    group.add_argument(
-        "-q", "--quiet", action="store_true", default=None, help="no log of requests"
-    )
-    group.add_argument("--drafter", metavar="FOLDER", help="a packed drafter for MODEL")
+    _add_server_options(parser)
     add_runtime_options(parser)
     add_generation_options(parser)
     flags = [
@@ -89,6 +81,15 @@ def add_parser(commands: Any) -> None:
     for action in flags:
         action.default = None  # what is not given may come from the environment
     parser.set_defaults(handler=_handle, flags=flags)
+
+
+def _add_server_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("server")
+    for name, kind, metavar, text in _OPTIONS:
+        group.add_argument(f"--{name}", type=kind, metavar=metavar, help=text)
+    group.add_argument(
+        "-q", "--quiet", action="store_true", default=None, help="no log of requests"
+    )
 
 
 def _handle(arguments: argparse.Namespace) -> int:

@@ -34,12 +34,15 @@ class Grammar:
             source = source_of(request)
         except ValueError as error:
             raise ArgumentError(f"response_format: {error}") from None
+        limits = llguidance.LLParserLimits(verbose_errors=False)
         failed, messages = llguidance.LLMatcher.validate_grammar_with_warnings(
-            source, vocabulary.tokenizer
+            source, vocabulary.tokenizer, limits=limits
         )
         if failed or messages:
             raise ArgumentError(f"response_format: {'; '.join(messages)}")
-        self._start: LLMatcher = llguidance.LLMatcher(vocabulary.tokenizer, source, log_level=0)
+        self._start: LLMatcher = llguidance.LLMatcher(
+            vocabulary.tokenizer, source, log_level=0, limits=limits
+        )
         if self._start.is_error():
             raise ArgumentError(f"response_format: {self._start.get_error()}")
         self._closer = Closer(vocabulary, literals_of(source))

@@ -22,7 +22,7 @@ _SCHEMA_KEYS = ("name", "schema", "strict", "description")
 
 @dataclass(frozen=True)
 class ResponseFormat:
-    """A checked response_format. `source`: the JSON schema, the regular expression or the grammar."""
+    """A checked response_format. `source`: the JSON schema, regular expression or grammar."""
 
     kind: str  # "json_schema", "regex", "lark"; or "llguidance", its own list of grammars
     source: str

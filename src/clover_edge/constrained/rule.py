@@ -50,14 +50,14 @@ class GrammarRule:
             self._shorten()
             self._ends = len(self._closing) >= room
         if self._ends and self._closing is not None:
-            tokens = list(self._closing[:most])
-            self._consume(tokens)
-            self._closing = self._closing[len(tokens) :]
-            return tokens
+            rest = list(self._closing[:most])
+            self._closing = self._closing[len(rest) :]
+            self._consume(rest if self._closing else rest[:-1])  # the last is a stop token
+            return rest
         if self._matcher.is_stopped():
             self._check()
-            return self._stop()
-        tokens = self._matcher.compute_ff_tokens()[:most]
+            return [self._vocabulary.stops[0]]  # the grammar is at its end
+        tokens: list[int] = self._matcher.compute_ff_tokens()[:most]
         if tokens:
             self._consume(tokens)
             if not self._keep_closing(tokens, room - len(tokens)):
@@ -72,23 +72,19 @@ class GrammarRule:
 
     def advance(self, token: int, room: int) -> bool:
         """Tells of an allowed token. False: it is not taken, as its completion has no room."""
+        if token in self._vocabulary.stops:
+            return True
         self._consume([token])
-        if token in self._vocabulary.stops or self._keep_closing([token], room):
+        if self._keep_closing([token], room):
             return True
         self._matcher.rollback(1)
         return False
 
-    def _stop(self) -> list[int]:
-        """The grammar is at its end."""
-        stop = self._vocabulary.stops[0]
-        self._consume([stop])
-        return [stop]
-
     def _watch(self, room: int) -> None:
         """From near the end of the budget on there is a completion, if one fits."""
-        if self._near is None or room > self._near:
+        if self._closing is not None or self._near is None or room > self._near:
             return
-        self._near = None  # looked for once: a text that is too long already only grows
+        self._near = room * 3 // 4  # where none fits, another look is worth it only later
         closing = self._closer.shortest(self._matcher)
         if closing is not None and len(closing) <= room:
             self._closing = closing
@@ -101,9 +97,9 @@ class GrammarRule:
         if old[: len(told)] == tuple(told):
             self._closing = old[len(told) :]
             return True
-        body, stop = list(old[:-1]), old[-1]
+        body = list(old[:-1])
         for skipped in range(min(len(body), 2) + 1):  # what is still to come may be the same
-            if len(old) - skipped <= room and completes(self._matcher, body[skipped:], stop):
+            if len(old) - skipped <= room and completes(self._matcher, body[skipped:]):
                 self._closing = old[skipped:]
                 return True
         new = self._closer.shortest(self._matcher)

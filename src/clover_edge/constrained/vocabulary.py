@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from tokenizers import Tokenizer
+
 from ..errors import ArgumentError
 from ..text import TextCodec
 
@@ -30,16 +32,43 @@ def library() -> Any:
     return llguidance
 
 
+class _Tokens:
+    """A tokenizer in the words of llguidance's TokenizerWrapper.
+
+    Read from a tokenizer.json, llguidance takes every added token of the form <...> for a special
+    one, which no text can hold. `</tool_call>` is none, unless the tokenizer says so.
+    """
+
+    bos_token_id = None
+
+    def __init__(self, codec: TextCodec, size: int, stops: Sequence[int]) -> None:
+        content = json.loads(codec.tokenizer.to_str())
+        content |= {"padding": None, "truncation": None}  # would change what it encodes
+        text = json.dumps(content)
+        self._tokenizer = Tokenizer.from_str(text)
+        self._tokenizer.encode_special_tokens = True  # the text of a special token is no token
+        read = library().LLTokenizer(text, n_vocab=size, eos_token=list(stops))
+        self.eos_token_id = stops[0]
+        self.tokens: list[bytes] = [read.decode_bytes([token]) for token in range(size)]
+        known = set(codec.tokens().values())
+        self.special_token_ids = sorted(
+            codec.special_ids | {token for token in range(size) if token not in known}
+        )
+
+    def __call__(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+
 class Vocabulary:
     """The tokens of one model, `size` ids with padding, which end texts at `stops`."""
 
     def __init__(self, codec: TextCodec, size: int, stops: Sequence[int]) -> None:
         """Raises ArgumentError where llguidance cannot read the tokenizer."""
-        content = json.loads(codec.tokenizer.to_str())
-        content |= {"padding": None, "truncation": None}  # would change what it encodes
         try:
+            tokens = _Tokens(codec, size, stops)
             self.tokenizer: llguidance.LLTokenizer = library().LLTokenizer(
-                json.dumps(content), n_vocab=size, eos_token=list(stops)
+                library().TokenizerWrapper(tokens), n_vocab=size, eos_token=list(stops)
             )
         except ValueError as error:
             raise ArgumentError(
@@ -47,6 +76,7 @@ class Vocabulary:
             ) from None
         self.size = size
         self.stops = tuple(stops)
+        self.special = tuple(token for token in sorted(codec.special_ids) if token not in stops)
         self.grammars: dict[ResponseFormat, Grammar] = {}  # compiled lately
 
     @property

@@ -108,7 +108,7 @@ def score(
 
 def _answer(model: Model, example: Example, options: dict[str, Any]) -> Answer:
     messages = [{"role": "user", "content": example["request"]}]
-    result = model.chat(messages, **{"max_new_tokens": MAX_NEW_TOKENS, **options})
+    result = model.generate(messages, **{"max_new_tokens": MAX_NEW_TOKENS, **options})
     calls = parse_answer(result.text)
     valid = calls is not None and result.finish_reason == "stop"
     names = [call["name"] for call in calls or []]

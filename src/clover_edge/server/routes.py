@@ -44,6 +44,11 @@ _ALWAYS = _errors(
 )
 _KEYED = {**_ALWAYS, **_errors(s401="No API key, or another one")}
 _MODEL = {**_KEYED, **_errors(s404="A model that is not the served one")}
+_EVENT = {
+    "type": "object",
+    "properties": {"data": {"type": "string", "description": "a chunk as JSON; at last [DONE]"}},
+    "required": ["data"],
+}
 _GENERATION: dict[int | str, dict[str, Any]] = {
     **_MODEL,
     **_errors(
@@ -51,7 +56,7 @@ _GENERATION: dict[int | str, dict[str, Any]] = {
         s503="Stopping, out of memory, or too long in the queue; Retry-After as well",
         s504="The answer took longer than the server's limit",
     ),
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+    200: {"content": {"text/event-stream": {"itemSchema": _EVENT}}},
 }
 
 

@@ -47,7 +47,7 @@ class Source:
         Raises what is wrong with the arguments, as Model.chat does.
         """
         turn = Turn(self._model, messages, **choices)
-        chosen = self._checked(turn.ids, options, new_tokens)
+        chosen = self._checked(turn.ids, turn.options(options), new_tokens)
         # What is no text of a generation passes through the turn as it is.
         return lambda: turn.events(self._generated(turn.ids, chosen))  # type: ignore[arg-type]
 

@@ -20,9 +20,9 @@ def lost_openings(model: Model) -> list[list[int]]:
     """The ids, such as those of an opened `<think>`, that end a prompt and that no later prompt of
     the conversation repeats: a snapshot behind them would be of no use to it."""
     template = model.template
-    openings: list[list[int]] = []
     if template is None:
-        return openings
+        return []
+    openings: list[list[int]] = []
     for variables in _VARIABLES:
         try:
             asked = template.render([_QUESTION], add_generation_prompt=False, **variables)
