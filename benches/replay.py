@@ -83,7 +83,7 @@ class Replay:
                     block,
                     head=masked,
                     coreset=coreset,
-                    coreset_share=share,
+                    coreset_share=share if masked < width else 0.0,
                     kept=kept,
                     compute=compute,
                 )

@@ -108,7 +108,7 @@ void Decoder::preview(const std::vector<int> &block, int step) {
     rows_ = rows_to_compute(all, step);
     PreviewOptions options;
     options.coreset = o_.coreset;
-    options.coreset_share = o_.coreset_share;
+    options.coreset_share = step > 0 ? o_.coreset_share : 0;
     if (o_.skip_rows || o_.coreset)
         options.block = &kept_;
     if (rows_.size() < all.size())

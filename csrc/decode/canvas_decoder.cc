@@ -75,7 +75,7 @@ std::vector<double> Decoder::canvas_step(std::vector<int> &canvas, int step, int
     float *soft = conditioned ? m_.scratch.soft.data() : nullptr;
     PreviewOptions options;
     options.coreset = o_.coreset;
-    options.coreset_share = o_.coreset_share;
+    options.coreset_share = step > 0 ? o_.coreset_share : 0;
     options.soft = step ? soft : nullptr;
     m_.preview(state_, canvas, options);
     SamplingOptions sampling = o_.sampling;

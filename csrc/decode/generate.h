@@ -49,7 +49,8 @@ struct DecodeOptions {
     SamplingOptions sampling;
     std::vector<int> stop_ids;
     int coreset = -1; // experts that the rows of a preview may use; 0: all, -1: the spec's number
-    // Of the experts that a preview's rows would choose, the share that they use; 0: all. An approximation.
+    // Of the experts that a step's rows would choose, the share that they use; 0: all. An approximation. A block's
+    // first step has them all: masks that are all alike choose few.
     double coreset_share = 0;
     // Rows whose token is no mask and was in its place at the preview before are left out of a preview: what they
     // computed then stays. An approximation; every `refresh` steps of a block (0: never) all rows are computed.

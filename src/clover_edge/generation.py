@@ -111,7 +111,7 @@ class GenerationConfig:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     coreset_size: int | None = None  # experts a block may use; None: the model's; 0: all
-    coreset_share: float = 0.0  # of the experts that a step's rows would choose; 0: all
+    coreset_share: float = 0.0  # of the experts that steps behind a block's first choose; 0: all
     skip_rows: bool = False  # decided positions are left out of previews: faster, approximate
     refresh: int = 0  # with skip_rows: every so many previews of a block leave none out; 0: never
     # "ar": one token a forward, the only mode of autoregressive models; "speculative": the same

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +40,29 @@ def test_predictions_by_hand() -> None:
     trace = Trace(8, (((2, 2, 4), (4, 4)),), tokens=16)
     head = 0.1 * (8 + 6 + 4 + 8 + 4)
     exact = (2 + 8) * 3 + (2 + 8 + 8) + (2 + 8)  # the second block's first pass commits, too
-    assert diffusion(trace, COSTS, skip_rows=False, refresh=0, fused=True) == pytest.approx(
-        exact + head
-    )
-    apart = diffusion(trace, COSTS, skip_rows=False, refresh=0, fused=False)
+    assert diffusion(
+        trace, COSTS, first=COSTS, skip_rows=False, refresh=0, fused=True
+    ) == pytest.approx(exact + head)
+    apart = diffusion(trace, COSTS, first=COSTS, skip_rows=False, refresh=0, fused=False)
     assert apart == pytest.approx(exact + head + 2)
     skipped = 2 * 5 + 8 + 8 + 6 + (8 + 8) + 8  # accepted rows once more, then no longer
-    assert diffusion(trace, COSTS, skip_rows=True, refresh=0, fused=True) == pytest.approx(
-        skipped + head
-    )
-    refreshed = diffusion(trace, COSTS, skip_rows=True, refresh=2, fused=True)
+    assert diffusion(
+        trace, COSTS, first=COSTS, skip_rows=True, refresh=0, fused=True
+    ) == pytest.approx(skipped + head)
+    refreshed = diffusion(trace, COSTS, first=COSTS, skip_rows=True, refresh=2, fused=True)
     assert refreshed == pytest.approx(skipped + 2 + head)  # the third step's 6 rows become 8
     assert autoregressive(trace, COSTS) == pytest.approx(16 * 3.1)
     rounds = Trace(8, (((3,), (5,)),), tokens=8)
     assert speculative(rounds, COSTS) == pytest.approx(2 * (10 + 10 + 0.7 + 0.8))
+
+
+def test_a_first_step_is_not_limited() -> None:
+    limited = replace(COSTS, restricted=tuple(0.5 * seconds for seconds in COSTS.free))
+    trace = Trace(8, (((5, 3),),), tokens=8)
+    how: dict[str, Any] = {"skip_rows": False, "refresh": 0, "fused": True}
+    free = diffusion(trace, COSTS, first=COSTS, **how)
+    found = diffusion(trace, limited, first=COSTS, **how)
+    assert free - found == pytest.approx(0.5 * COSTS.forward(0, 8))
 
 
 def test_traces_are_what_the_loop_did(model: clover_edge.Model) -> None:
@@ -82,10 +92,10 @@ def test_numbers_of_threads() -> None:
 SPEC: dict[str, Any] = {"block_size": 32, "num_experts": 64, "top_k": 8}
 SETTINGS = [
     ({}, {}, "exact", ("diffusion", "ar", "speculative"), 1, (FREE,)),
-    ({}, {}, "balanced", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.6))),
-    ({}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.6), (12, 0.0))),
+    ({}, {}, "balanced", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.45))),
+    ({}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.45), (12, 0.0))),
     ({"num_experts": 0, "top_k": 0}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE,)),
-    ({"mask": "block"}, {}, "balanced", ("diffusion",), 3, (FREE, (0, 0.6))),
+    ({"mask": "block"}, {}, "balanced", ("diffusion",), 3, (FREE, (0, 0.45))),
     ({"mask": "block"}, {"edit_threshold": 0.9}, "balanced", ("diffusion",), 1, (FREE,)),
     ({"mask": "block", "delete_token_id": 7}, {}, "balanced", ("diffusion",), 1, (FREE,)),
     ({"mask": "full"}, {}, "balanced", ("diffusion",), 1, (FREE,)),

@@ -207,7 +207,7 @@ def test_share_of_the_experts(
     flags: dict[str, Any],
     case: dict[str, Any],
 ) -> None:
-    """Each step's rows use a share of what they would choose, inside a coreset."""
+    """Rows of steps behind the first use a share of what they would choose, inside a coreset."""
     case = {"threshold": 0.45, "block_length": 16, **case}
     options, whole, _ = want(model.with_flags(**flags), **case)
     _, decoded, end = want(model.with_flags(**flags, coreset_share=0.6), **case)

@@ -72,7 +72,7 @@ class Config:
     block_size: int = 32
     # What the public record leaves open, with the defaults that the project chose.
     coreset_size: int = 0  # 0: a preview routes freely
-    coreset_share: float = 0.0  # of the experts that its rows would choose; 0: all
+    coreset_share: float = 0.0  # of the experts that a later step would choose; 0: all
     history_q_scale: bool = True  # the history is read with q̂·dk^-1/2
     preview_value_beta: bool = False  # values of a preview weighted by β
     history_ref_rows: int = 32
@@ -187,6 +187,7 @@ class Clover:
         rows show of themselves to others is what it was then (their own logits mean nothing).
         """
         self._memory, self._skipped = memory, np.asarray(skipped, dtype=int)
+        self._first = memory is None or not memory.rows
         try:
             return self._forward(state, ids, preview=True)[0]
         finally:
@@ -304,7 +305,7 @@ class Clover:
         if preview and c.coreset_size:
             coresets = {} if self._memory is None else self._memory.coresets
             allowed = coresets.setdefault(name, coreset(probabilities, c.coreset_size))
-        if preview and c.coreset_share:
+        if preview and c.coreset_share and not self._first:
             rows = np.delete(probabilities, self._skipped, axis=0)
             allowed = share_of_choices(rows, c.num_experts_per_tok, c.coreset_share, allowed)
         weights = route(probabilities, c.num_experts_per_tok, c.norm_topk_prob, allowed)

@@ -40,7 +40,11 @@ _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("frequency-penalty", float, "subtracted once per occurrence in the answer"),
     ("repetition-penalty", float, "divides the logits of tokens that the answer holds already"),
     ("coreset-size", int, "experts that a block may use; 0: all"),
-    ("coreset-share", float, "of the experts that a step would choose, the share it uses; 0: all"),
+    (
+        "coreset-share",
+        float,
+        "of the experts that later steps would choose, the share they use; 0: all",
+    ),
     ("refresh", int, "with --skip-rows: every REFRESH steps none is left out; 0: never"),
 )
 

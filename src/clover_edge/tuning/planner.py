@@ -20,7 +20,7 @@ _WIDTHS = (4, 8, 16, 32, 64)
 _REFRESH = 4
 _CORESET_SHARE = 3 / 16  # of the experts: what LLaDA2.2 was trained with
 _MANY_EXPERTS = 32  # from which a coreset saves anything
-_SHARE = 0.6  # of the experts that a step would choose: costs the demo model no answers
+_SHARE = 0.45  # of the experts that later steps would choose: costs the demo model no answers
 _ROUNDS = 3
 
 Progress = Callable[[str], None]
@@ -210,7 +210,12 @@ def _candidates(
                 continue
             for skip, refresh in settings.skips:
                 seconds = diffusion(
-                    trace, costs[limit], skip_rows=skip, refresh=refresh, fused=settings.fused
+                    trace,
+                    costs[limit],
+                    first=costs[limit[0], 0.0],
+                    skip_rows=skip,
+                    refresh=refresh,
+                    fused=settings.fused,
                 )
                 plain = Candidate(mode, width, skip, refresh, *limit, trace.tokens / seconds)
                 yield from (replace(plain, cache=cache) for cache in settings.caches)

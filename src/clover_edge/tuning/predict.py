@@ -19,10 +19,12 @@ def speculative(trace: Trace, costs: Costs) -> float:
     return once * sum(len(text) for text in trace.texts)
 
 
-def diffusion(trace: Trace, costs: Costs, *, skip_rows: bool, refresh: int, fused: bool) -> float:
+def diffusion(
+    trace: Trace, costs: Costs, *, first: Costs, skip_rows: bool, refresh: int, fused: bool
+) -> float:
     """Every step previews all rows, or those that are masked or were accepted the step before; a
     block is committed in the next one's first pass, or in a pass of its own. The last one of a
-    text is not."""
+    text is not. `first`: costs of a block's first step."""
     seconds, width = 0.0, trace.width
     for text in trace.texts:
         for number, block in enumerate(text):
@@ -32,7 +34,8 @@ def diffusion(trace: Trace, costs: Costs, *, skip_rows: bool, refresh: int, fuse
             for step, accepted in enumerate(block):
                 everything = not skip_rows or step == 0 or (refresh and step % refresh == 0)
                 committed = width if fused and number and step == 0 else 0
-                seconds += costs.forward(committed, width if everything else rows)
+                passes = costs if step else first
+                seconds += passes.forward(committed, width if everything else rows)
                 seconds += costs.reduce(masked)
                 rows, masked = masked, masked - accepted  # accepted rows are computed once more
     return seconds
