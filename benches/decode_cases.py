@@ -99,7 +99,7 @@ def ladder(new_tokens: int, width: int, coreset: int, stop_ids: Sequence[int]) -
         Way("+ fused commit", fused),
         Way("+ rows skipped", skipped),
     ]
-    ways.append(Way("+ 45 % of the experts", {**skipped, "coreset_share": 0.45}))
+    ways.append(Way("+ 40 % of the experts", {**skipped, "coreset_share": 0.4}))
     if coreset:
         ways.append(Way(f"+ coreset of {coreset}", {**skipped, "coreset": coreset}))
     for narrower in (width // 2, width // 4):

@@ -17,7 +17,7 @@ from clover_edge.tuning import plan_for
 RECIPE = "int4"
 PROMPTS = 1000  # of all held-out sets together
 WIDTHS = (8, 16, 32)
-BALANCED = {"skip_rows": True, "coreset_share": 0.45}  # what the planner may choose
+BALANCED = {"skip_rows": True, "coreset_share": 0.4}  # what the planner may choose
 APPROXIMATE = {"rows skipped": {"skip_rows": True}, "and fewer experts": BALANCED}
 ROUNDS = 7
 

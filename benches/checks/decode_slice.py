@@ -25,6 +25,7 @@ WIDTHS = (8, 12, 16, 24, 32)
 WIDEST = 4.0  # tokens a forward of a block of 32
 THREADS = 2
 PROMPT, ROUNDS = 256, 7
+GLANCE, FINALISTS = 2, 2  # rounds of all widths, then so many of each kind to the end
 CORESET = 48
 
 
@@ -67,17 +68,21 @@ def _measured(
     core, ids = open_core(folder, threads=THREADS), Ids(folder.spec["vocab_size"])
     core.commit(core.new_state(512), ids(512), logits="none")  # maps every page
     ways, replay = _ways(steps, coreset), Replay(core, ids, PROMPT)
-    glance = replay.measure(ways, 1)
-    kept = ("ar", _best(glance, "exact"), _best(glance, "balanced"))
+    glance = replay.measure(ways, GLANCE)
+    kept = ["ar", *_fastest(glance, "exact")[:FINALISTS], *_fastest(glance, "balanced")[:FINALISTS]]
     found = replay.measure([way for way in ways if way.name in kept], ROUNDS)
-    rates = (f"{name} {found[name].tokens / found[name].forwards:.2f}" for name in kept)
+    rates = (f"{name} {way.tokens / way.forwards:.2f}" for name, way in found.items())
     return found, "tokens a forward: " + ", ".join(rates)
 
 
-def _best(found: dict[str, Measured], kind: str) -> str:
-    """The fastest of a kind."""
+def _fastest(found: dict[str, Measured], kind: str) -> list[str]:
+    """Those of a kind, the fastest first."""
     names = [name for name in found if name.startswith(kind)]
-    return max(names, key=lambda name: found[name].tokens_per_second)
+    return sorted(names, key=lambda name: -found[name].tokens_per_second)
+
+
+def _best(found: dict[str, Measured], kind: str) -> str:
+    return _fastest(found, kind)[0]
 
 
 def balanced_against_exact(context: Context) -> Iterator[Row]:

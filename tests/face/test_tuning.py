@@ -92,10 +92,10 @@ def test_numbers_of_threads() -> None:
 SPEC: dict[str, Any] = {"block_size": 32, "num_experts": 64, "top_k": 8}
 SETTINGS = [
     ({}, {}, "exact", ("diffusion", "ar", "speculative"), 1, (FREE,)),
-    ({}, {}, "balanced", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.45))),
-    ({}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.45), (12, 0.0))),
+    ({}, {}, "balanced", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.4))),
+    ({}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE, (0, 0.4), (12, 0.0))),
     ({"num_experts": 0, "top_k": 0}, {}, "fast", ("diffusion", "ar", "speculative"), 3, (FREE,)),
-    ({"mask": "block"}, {}, "balanced", ("diffusion",), 3, (FREE, (0, 0.45))),
+    ({"mask": "block"}, {}, "balanced", ("diffusion",), 3, (FREE, (0, 0.4))),
     ({"mask": "block"}, {"edit_threshold": 0.9}, "balanced", ("diffusion",), 1, (FREE,)),
     ({"mask": "block", "delete_token_id": 7}, {}, "balanced", ("diffusion",), 1, (FREE,)),
     ({"mask": "full"}, {}, "balanced", ("diffusion",), 1, (FREE,)),

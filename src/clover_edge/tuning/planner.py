@@ -20,7 +20,7 @@ _WIDTHS = (4, 8, 16, 32, 64)
 _REFRESH = 4
 _CORESET_SHARE = 3 / 16  # of the experts: what LLaDA2.2 was trained with
 _MANY_EXPERTS = 32  # from which a coreset saves anything
-_SHARE = 0.45  # of the experts that later steps would choose: costs the demo model no answers
+_SHARE = 0.4  # of the experts that later steps would choose: costs the demo model no answers
 _ROUNDS = 3
 
 Progress = Callable[[str], None]
