@@ -16,7 +16,7 @@ from decode_cases import Measured, Way
 
 from clover_edge import _core
 
-BLOCKS = 10  # of a run: fractions of a step are shared out over them
+BLOCKS = 6  # of a run: fractions of a step are shared out over them
 TOKENS = 96  # of an autoregressive run
 
 Ids = Callable[[int], list[int]]

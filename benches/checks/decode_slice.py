@@ -25,7 +25,6 @@ WIDTHS = (8, 12, 16, 24, 32)
 WIDEST = 4.0  # tokens a forward of a block of 32
 THREADS = 2
 PROMPT, ROUNDS = 256, 7
-GLANCE, FINALISTS = 2, 2  # rounds of all widths, then so many of each kind to the end
 CORESET = 48
 
 
@@ -67,28 +66,25 @@ def _measured(
     folder = read_folder(bench.path(recipe, routing=routing))
     core, ids = open_core(folder, threads=THREADS), Ids(folder.spec["vocab_size"])
     core.commit(core.new_state(512), ids(512), logits="none")  # maps every page
-    ways, replay = _ways(steps, coreset), Replay(core, ids, PROMPT)
-    glance = replay.measure(ways, GLANCE)
-    kept = ["ar", *_fastest(glance, "exact")[:FINALISTS], *_fastest(glance, "balanced")[:FINALISTS]]
-    found = replay.measure([way for way in ways if way.name in kept], ROUNDS)
-    rates = (f"{name} {way.tokens / way.forwards:.2f}" for name, way in found.items())
+    found = Replay(core, ids, PROMPT).measure(_ways(steps, coreset), ROUNDS)
+    rates = (f"{name} {found[name].tokens / found[name].forwards:.2f}" for name in _bests(found))
     return found, "tokens a forward: " + ", ".join(rates)
 
 
-def _fastest(found: dict[str, Measured], kind: str) -> list[str]:
-    """Those of a kind, the fastest first."""
-    names = [name for name in found if name.startswith(kind)]
-    return sorted(names, key=lambda name: -found[name].tokens_per_second)
-
-
 def _best(found: dict[str, Measured], kind: str) -> str:
-    return _fastest(found, kind)[0]
+    """The fastest of a kind."""
+    names = [name for name in found if name.startswith(kind)]
+    return max(names, key=lambda name: found[name].tokens_per_second)
+
+
+def _bests(found: dict[str, Measured]) -> tuple[str, str]:
+    return _best(found, "exact"), _best(found, "balanced")
 
 
 def balanced_against_exact(context: Context) -> Iterator[Row]:
     """Each at its best width, both with fused commits."""
     found, told = _measured(context, _steps(context), "int4", "correlated", 0)
-    exact, balanced = _best(found, "exact"), _best(found, "balanced")
+    exact, balanced = _bests(found)
     note = f"{exact} {found[exact].tokens_per_second:.1f}, {balanced} "
     note += f"{found[balanced].tokens_per_second:.1f} tok/s; {told}"
     ratio = speedup(found, balanced, exact)
@@ -109,11 +105,7 @@ def diffusion_against_autoregression(context: Context) -> Iterator[Row]:
     steps = _steps(context)
     for recipe, routing, coreset, bounded in cases:
         found, told = _measured(context, steps, recipe, routing, coreset)
-        best = max(
-            _best(found, "exact"),
-            _best(found, "balanced"),
-            key=lambda n: found[n].tokens_per_second,
-        )
+        best = max(_bests(found), key=lambda name: found[name].tokens_per_second)
         ratio, plain = speedup(found, best, "ar"), found["ar"].tokens_per_second
         label = f"slice, {recipe}, {routing}" + (f", coreset {coreset}" if coreset else "")
         label += ": best diffusion against autoregressive"

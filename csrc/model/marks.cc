@@ -8,13 +8,6 @@
 namespace clover {
 namespace {
 
-int64_t bytes_of(const Mark &mark) {
-    int64_t sum = mark.hidden.bytes();
-    for (const DeltaState &d : mark.delta)
-        sum += d.S.bytes() + d.ring.bytes();
-    return sum;
-}
-
 int64_t bytes_of(const std::vector<DeltaState> &delta) {
     int64_t sum = 0;
     for (const DeltaState &d : delta)
@@ -38,7 +31,7 @@ Mark copy_of(const Mark &from) {
 int64_t State::marks_bytes() const {
     int64_t sum = 0;
     for (const Mark &mark : marks)
-        sum += bytes_of(mark);
+        sum += bytes_of(mark.delta) + mark.hidden.bytes();
     return sum;
 }
 

@@ -1,8 +1,5 @@
-"""More ways to say what the tools do, for training only.
-
-The held-out sets are drawn from the narrower grammar of `tools.py`, and so can be made again;
-their hand-written wordings may not be producible by either (`held_out.py` checks).
-"""
+"""More ways to say what the tools do, for training only: the held-out sets are drawn from the
+narrower grammar of `tools.py`; their hand-written wordings come from neither (`held_out.py`)."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ def test_passes_and_rows_are_the_decoders(
     counted = core.generate(
         core.new_state(1024),
         prompt,
-        {**plain, "max_new_tokens": 160, "threshold": 2.0, "steps": steps, "fixed_schedule": True},
+        {**plain, "max_new_tokens": 96, "threshold": 2.0, "steps": steps, "fixed_schedule": True},
     )["counters"]
     found = replay.Replay(core, lambda n: list(range(n)), len(prompt)).measure(
         [decode_cases.Way("it", plain, steps)], 1
     )["it"]
-    assert found.tokens == 160
+    assert found.tokens == 96
     # The decoder commits its last block in a pass of its own, the replay a block before the first.
     fused = options.get("fused_commit", True)
     assert found.forwards == counted["forward_passes"] - fused
