@@ -18,6 +18,7 @@ from torch import Tensor
 
 # Block width → examples drawn before sorting by length; narrow blocks cost more time per example.
 POOLS = {4: 384, 8: 576, 16: 768, 32: 1024}
+EARLIER_SHARE = 0.12  # of the extension's examples follow an exchange about something else
 COPIES = 2  # noisy copies of an answer: the prompt, half of all rows, is computed once for both
 PROMPT_STEP = 16  # prompts are padded to a multiple of this (one chunk of the closed form)
 
@@ -62,6 +63,8 @@ class Stream:
             request, messages, answer = draw()
             if normalise(request) not in self.refused:
                 break
+        if self.mix.episodes and self.rng.random() < EARLIER_SHARE:
+            messages = [*self.earlier(), *messages]
         prompt = self.tok.encode(chat_prompt(messages), add_special_tokens=False).ids
         return prompt, [*self.tok.encode(answer, add_special_tokens=False).ids, self.stop]
 
@@ -83,6 +86,14 @@ class Stream:
         if self.rng.random() < GOAL_SHARE:
             request = loosen(self.rng, request, ep.values.values())
         return request, [{"role": "user", "content": request}, *ep.messages[1:before]], answer
+
+    def earlier(self) -> list[dict]:
+        """What a chat already holds when a new request comes: one that was met, whole."""
+        if self.rng.random() < 0.5:
+            return episode(self.rng, self.mix.made_up).messages
+        ex = sample(self.rng, self.mix.made_up, wide=True)
+        said = {"role": "assistant", "content": ex.answer}
+        return [{"role": "user", "content": ex.request}, said]
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
