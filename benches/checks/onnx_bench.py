@@ -58,14 +58,15 @@ def faults(record: dict[str, Any]) -> Iterator[str]:
         mean = record.get(f"avg_{name}" if name in FIGURES else name)
         if len(values) != REPETITIONS or mean is None:
             yield f"{name}: {len(values)} samples, mean {mean}"
-        elif not _near(mean, statistics.fmean(values)):
+        elif not _near(name, mean, statistics.fmean(values)):
             yield f"{name}: mean {mean}, its samples' {statistics.fmean(values)}"
-        elif not _near(record[f"stddev_{name}"], statistics.stdev(values)):
+        elif not _near(name, record[f"stddev_{name}"], statistics.stdev(values)):
             yield f"{name}: deviation {record[f'stddev_{name}']} is not its samples'"
 
 
-def _near(found: float, wanted: float) -> bool:
-    return abs(found - wanted) <= max(1.0, 1e-6 * abs(wanted))  # times are whole nanoseconds
+def _near(name: str, found: float, wanted: float) -> bool:
+    whole = 1.0 if name == "ns" else 0.0  # llama-bench's times are whole nanoseconds
+    return abs(found - wanted) <= max(whole, 1e-9 * abs(wanted))
 
 
 def bench_records(context: Context) -> Iterator[Row]:
