@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from peers.codes import Missing, needs
-from planning import acceptance, experts
+from planning import acceptance, experts, text
 from planning.counts import KV_BYTES, Counts
 from planning.devices import DEVICES, MEASURED, Device, find
 from planning.floors import autoregressive_seconds, break_even, cost_table, curve, fit
@@ -53,7 +53,7 @@ def counts_of(model: Described, options: argparse.Namespace) -> Counts:
     elif options.routing == "uniform":
         routing = experts.independent(many, top_k)
     elif options.routing == "correlated":
-        routing = experts.correlated(many, top_k)
+        routing = experts.correlated(many, top_k, options.correlation)
     else:
         folder = _packed(model, "routing: 'measured'")
         routing = experts.measured(open_core(folder, threads=options.threads), folder)
@@ -186,7 +186,8 @@ def _named(names: Sequence[str]) -> Iterable[str]:
     return DEVICES if list(names) == ["all"] else names
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What is asked for, checked; argparse's exit for what cannot be meant."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path, nargs="?", help="packed folder, checkpoint, or config")
     parser.add_argument("--shape", choices=SHAPES, help="of benches/synthetic.py, instead")
@@ -194,6 +195,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", nargs="+", default=[MEASURED], metavar="NAME", help="or: all")
     parser.add_argument("--devices", action="store_true", help="list the table and stop")
     parser.add_argument("--routing", choices=ROUTINGS, default=ROUTINGS[0])
+    parser.add_argument(
+        "--correlation",
+        type=float,
+        default=experts.CORRELATED,
+        metavar="SHARE",
+        help="of router logits' variance that the rows of a pass have in common",
+    )
     parser.add_argument("--context", type=int, default=4096, help="tokens in front of a pass")
     parser.add_argument("--kv", choices=tuple(KV_BYTES), default="f32")
     parser.add_argument("--quality", choices=QUALITIES, default="balanced")
@@ -213,14 +221,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("one of a model and --shape is needed")
     if options.context < 0 or not options.tokens_per_forward >= 1:
         parser.error("--context is below 0, or --tokens-per-forward below 1")
+    if not 0 <= options.correlation < 1:
+        parser.error(f"--correlation {options.correlation:g} is outside [0, 1)")
     return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0, or 1 for a model or device that cannot be planned."""
-    from planning import text
-
-    options = _options(arguments)
+    options = options_of(arguments)
     try:
         if options.devices:
             print(text.devices(DEVICES.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from clover_edge import demo
 from clover_edge.model import Model, load
@@ -23,6 +24,7 @@ def measured(model: Model, settings: Settings) -> Traces:
         return measure_traces(model.core, settings, ids, core_options(model))
 
 
+@cache
 def demo_rates(widths: tuple[int, ...]) -> dict[int, float]:
     """Tokens that a step of the demo model accepts, by width; of wider blocks than it has, as of
     its widest."""

@@ -45,11 +45,11 @@ class Counts:
     routing: Routing
     context: int
     kv: str = "f32"
-    dense: float = 0.0  # bytes of what every pass reads
-    dense_operations: float = 0.0  # of a row
-    expert: float = 0.0  # bytes of one expert of every layer
-    expert_operations: float = 0.0  # of a row
-    soft: float = field(default=0.0)  # bytes that only self-conditioned previews read
+    dense: float = field(default=0.0, init=False)  # bytes of what every pass reads
+    dense_operations: float = field(default=0.0, init=False)  # of a row
+    expert: float = field(default=0.0, init=False)  # bytes of one expert of every layer
+    expert_operations: float = field(default=0.0, init=False)  # of a row
+    soft: float = field(default=0.0, init=False)  # bytes of self-conditioned previews alone
 
     def __post_init__(self) -> None:
         for name, entry in self.model.entries.items():

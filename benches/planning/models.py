@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from synthetic import SHAPES, header_only
 
 from clover_edge.errors import CheckpointError, UnsupportedModelError
 from clover_edge.export import Checkpoint, Plan, plan_export
-from clover_edge.export.files import read_bytes, read_json
+from clover_edge.export.files import read_json
 from clover_edge.export.sources.folder import holds_weights
 from clover_edge.loader import PackedFolder, read_folder
 
@@ -94,7 +93,7 @@ def _planned(name: str, plan: Plan) -> Described:
 
 
 def _from_configuration(path: Path, recipe: str) -> Described:
-    whole = json.loads(read_bytes(path)) if path.is_file() else read_json(path)
+    whole = read_json(path)
     kind = whole.get("model_type")
     if kind != CLOVER:
         reason = f"{kind!r} needs its weights' headers: only {CLOVER!r} is planned without"

@@ -63,17 +63,20 @@ class Timed:
 
 
 def timed(core: _core.Model, counts: Counts, cases: list[Case]) -> Iterator[Timed]:
-    """Every case behind `counts.context` tokens, on ids that differ from row to row."""
+    """Every case behind `counts.context` tokens, on ids that differ from row to row. Raises what
+    making such a state raises."""
     spec = counts.spec
     layers = sum(entry["scheme"] == "experts" for entry in counts.model.entries.values())
-    rng, state = np.random.default_rng(0), core.new_state(spec["max_positions"])
+    front = max(counts.context, 1)
+    rng = np.random.default_rng(0)
+    state = core.new_state(front + max(case.committed + case.previewed for case in cases))
 
     def ids(count: int) -> list[int]:
         drawn = rng.integers(0, spec["valid_vocab"] - 1, count)
         drawn += drawn >= spec.get("mask_token_id", spec["valid_vocab"])  # never the mask
         return [int(token) for token in drawn]
 
-    core.commit(state, ids(max(counts.context, 1)), logits="none")
+    core.commit(state, ids(front), logits="none")
     start = state.snapshot()
     for case in cases:
         seconds, experts = [], []

@@ -42,7 +42,7 @@ def markdown(found: Row) -> str:
         f"{model['name']}, {model['recipe']}, {model['bytes'] / 1e9:.2f} GB; "
         f"{found['routing']} routing, {found['context']:,} tokens in front, {found['kv']} cache"
     )
-    parts = [title, _passes(found["passes"]), _floors(found["devices"])]
+    parts = [title, passes(found["passes"]), floors(found["devices"])]
     parts.append("\\*: computing takes longer than reading.")
     if any("plan" in row for row in found["devices"]):
         told = "measured"
@@ -58,7 +58,8 @@ def markdown(found: Row) -> str:
     return "\n\n".join(parts)
 
 
-def _passes(rows: Iterable[Row]) -> str:
+def passes(rows: Iterable[Row]) -> str:
+    """What a pass reads and computes, whatever the device."""
     head = ["pass", "rows", "experts a layer", "weights, GB", "state, GB", "GOP"]
     return table(
         head,
@@ -76,14 +77,14 @@ def _passes(rows: Iterable[Row]) -> str:
     )
 
 
-def _floors(rows: Sequence[Row]) -> str:
+def floors(rows: Sequence[Row]) -> str:
     """Milliseconds; a star where computing takes longer than reading. Commits of a block, alone or
     with a preview, of the widest."""
-    floors = rows[0]["floors"]
-    commits = [floor["pass"] for floor in floors if floor["pass"].startswith("commit")]
+    first = rows[0]["floors"]
+    commits = [floor["pass"] for floor in first if floor["pass"].startswith("commit")]
     shown = [
         i
-        for i, floor in enumerate(floors)
+        for i, floor in enumerate(first)
         if floor["pass"] not in commits or floor["pass"] == commits[-1]
     ]
     lines = [
@@ -93,11 +94,16 @@ def _floors(rows: Sequence[Row]) -> str:
         ]
         for row in rows
     ]
-    return table(["floor, ms", *(floors[i]["pass"] for i in shown)], lines)
+    return table(["floor, ms", *(first[i]["pass"] for i in shown)], lines)
+
+
+def _figure(value: float) -> str:
+    """Three digits that count, and never a power of ten."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def _milliseconds(floor: Row) -> str:
-    return f"{floor['ms']:.3g}" + ("\\*" if floor["bound_by"] == "computing" else "")
+    return _figure(floor["ms"]) + ("\\*" if floor["bound_by"] == "computing" else "")
 
 
 def _choices(rows: Sequence[Row]) -> str:
@@ -120,7 +126,7 @@ def _choice(row: Row) -> list[str]:
         *cells,
         settings(chosen),
         f"{chosen['tokens_per_forward']:.2f}",
-        f"{speed:.3g}",
+        _figure(speed),
         f"{speed / row['autoregressive_tps']:.2f}",
     ]
 
@@ -150,8 +156,8 @@ def _check(rows: Iterable[Row]) -> str:
         [
             [
                 row["pass"],
-                f"{row['ms']:.3g}",
-                f"{row['floor_ms']:.3g}",
+                _figure(row["ms"]),
+                _figure(row["floor_ms"]),
                 f"{row['times_floor']:.2f}",
                 f"{row['experts']:.1f}",
                 f"{row['experts_assumed']:.1f}",

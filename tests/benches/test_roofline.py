@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 roofline = pytest.importorskip("roofline", reason="benches/ is not beside the tests")
 import measure  # noqa: E402
 from planning import acceptance, experts, floors  # noqa: E402
+from planning import text as tables  # noqa: E402
 from planning.counts import Counts  # noqa: E402
 from planning.devices import DEVICES, Device, find  # noqa: E402
 from planning.models import describe, describe_shape  # noqa: E402
@@ -70,9 +72,7 @@ def test_the_core_reads_what_is_counted(packed: Path, counts: Counts, rows: int,
     read = core.counters
     layers = folder.spec["num_layers"]
     touched = experts.Routing("as it was", (rows,), (read["experts_touched"] / layers,))
-    work = replace(counts, routing=touched, dense=0, dense_operations=0, expert=0).work(
-        *map(len, passes), head=rows
-    )
+    work = replace(counts, routing=touched).work(*map(len, passes), head=rows)
     small = {"A_log", "dt_bias", "conv", "conv_right", "logit_scale", "history_bias", "history_c"}
     vectors = sum(
         size
@@ -85,9 +85,7 @@ def test_the_core_reads_what_is_counted(packed: Path, counts: Counts, rows: int,
 @pytest.mark.parametrize("kv", ["f32", "f16", "int8"])
 def test_state_is_the_cores(packed: Path, counts: Counts, kv: Any) -> None:
     core = open_core(read_folder(packed), threads=1, kv=kv)
-    counted = replace(
-        counts, kv=kv, context=300, dense=0, dense_operations=0, expert=0, expert_operations=0
-    )
+    counted = replace(counts, kv=kv, context=300)
     assert counted.state_bytes() == core.needs(300)[0]
 
 
@@ -116,6 +114,9 @@ def test_expected_experts_against_a_simulation(many: int, top_k: int) -> None:
         found = np.mean([len(np.unique(row)) for row in chosen])
         assert routing(many, top_k).distinct(rows) == pytest.approx(found, rel=0.04)
         assert routing(many, top_k).distinct(1) == pytest.approx(top_k, rel=0.01)
+    alone, alike = experts.correlated(many, top_k, 0.0), experts.correlated(many, top_k, 0.999)
+    assert alone.distinct(rows) == pytest.approx(experts.independent(many, top_k).distinct(rows))
+    assert alike.distinct(rows) < 1.5 * top_k
 
 
 def test_limits_of_experts() -> None:
@@ -314,6 +315,15 @@ def test_other_kinds_of_models(
         assert row["plan"]["options"]["mode"] == ("ar" if kind == "ar" else "diffusion")
         assert len(row["break_even"]) == (kind == "block")
     assert roofline.main([str(folder), "--device", "apple-m1"]) == 0
+
+
+def test_the_page_shows_what_the_command_prints() -> None:
+    """But for the choices, whose acceptance is measured anew."""
+    page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^`python benches/roofline.py (--shape .*)`", page, re.MULTILINE)
+    found = roofline.plan(roofline.options_of(command.split()))
+    assert tables.passes(found["passes"]) in page
+    assert tables.floors(found["devices"]) in page
 
 
 def test_picture(packed: Path, tmp_path: Path) -> None:
