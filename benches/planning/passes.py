@@ -55,7 +55,8 @@ def cases_of(spec: Mapping[str, Any], generation: Mapping[str, Any]) -> list[Cas
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of a pass here, and different experts of a layer, in the median of some rounds."""
+    """Seconds of a pass here, and different experts of a layer, in the median of some rounds. Of a
+    prefill that the core reads in several passes, at most all of them are counted."""
 
     case: Case
     seconds: float
@@ -67,6 +68,7 @@ def timed(core: _core.Model, counts: Counts, cases: list[Case]) -> Iterator[Time
     making such a state raises."""
     spec = counts.spec
     layers = sum(entry["scheme"] == "experts" for entry in counts.model.entries.values())
+    many = spec.get("num_experts", 0)
     front = max(counts.context, 1)
     rng = np.random.default_rng(0)
     state = core.new_state(front + max(case.committed + case.previewed for case in cases))
@@ -86,4 +88,5 @@ def timed(core: _core.Model, counts: Counts, cases: list[Case]) -> Iterator[Time
             taken = core.time_pass(state, ids(case.committed), ids(case.previewed), head=case.head)
             seconds.append(taken)
             experts.append(core.counters["experts_touched"] - before)
-        yield Timed(case, median(seconds[1:]), median(experts[1:]) / max(layers, 1))
+        touched = median(experts[1:]) / max(layers, 1)
+        yield Timed(case, median(seconds[1:]), min(touched, many))
