@@ -24,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from measure import Ceilings
 from peers.codes import Missing, needs
 from planning import acceptance, experts, text
 from planning.counts import KV_BYTES, Counts
@@ -125,22 +126,23 @@ def _tokens_per_forward(chosen: Candidate, traces: Traces, fused: bool) -> float
 
 
 def check_rows(counts: Counts, device: Device, options: argparse.Namespace) -> list[Row]:
-    """Floors beside what the passes take here: with the routing that was assumed, and with the
-    experts that were touched."""
+    """What passes take here, as multiples of their floors: with the routing that was assumed, and
+    with the experts that were touched."""
     folder = _packed(counts.model, "check")
     core = open_core(folder, threads=options.threads, kv=options.kv)
     cases = cases_of(counts.spec, counts.model.generation)
-    rows = []
-    for found in timed(core, counts, cases):
+    ceilings, rows = Ceilings(core.threads, core.isa), []
+    for found in timed(core, counts, cases, ceilings):
         work = found.case.work(counts)
         touched = work.nbytes + (found.experts - work.experts) * counts.expert
+        floor = device.seconds(work.operations, work.nbytes)
+        of_touched = floor / device.seconds(work.operations, touched)
         rows.append(
             {
                 "pass": found.case.name,
                 "ms": 1e3 * found.seconds,
-                "floor_ms": 1e3 * device.seconds(work.operations, work.nbytes),
-                "times_floor": found.seconds / device.seconds(work.operations, work.nbytes),
-                "times_floor_touched": found.seconds / device.seconds(work.operations, touched),
+                "times_floor": found.times_floor,
+                "times_floor_touched": found.times_floor * of_touched,
                 "bound_by": device.bound(work.operations, touched),
                 "experts": found.experts,
                 "experts_assumed": work.experts,
@@ -157,6 +159,8 @@ def plan(options: argparse.Namespace) -> dict[str, Any]:
         model = describe(options.model, options.recipe)
     names = [MEASURED] if options.check else options.device
     devices = [find(name, threads=options.threads) for name in _named(names)]
+    if options.attainable:
+        devices = [device.reaching(*options.attainable) for device in devices]
     counts = counts_of(model, options)
     settings = Settings.of(model.spec, model.generation, options.quality)
     traces = {} if counts.whole_text else traces_of(model, settings, options)
@@ -194,6 +198,13 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--recipe", default="int4", help="of what is not packed (default int4)")
     parser.add_argument("--device", nargs="+", default=[MEASURED], metavar="NAME", help="or: all")
     parser.add_argument("--devices", action="store_true", help="list the table and stop")
+    parser.add_argument(
+        "--attainable",
+        type=float,
+        nargs=2,
+        metavar=("READ", "INT8"),
+        help="shares of bandwidth and int8 rate that are reached, on every device",
+    )
     parser.add_argument("--routing", choices=ROUTINGS, default=ROUTINGS[0])
     parser.add_argument(
         "--correlation",
@@ -221,6 +232,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("one of a model and --shape is needed")
     if options.context < 0 or not options.tokens_per_forward >= 1:
         parser.error("--context is below 0, or --tokens-per-forward below 1")
+    if not all(0 < share <= 1 for share in options.attainable or ()):
+        parser.error("--attainable: shares are above 0, and at most 1")
     if not 0 <= options.correlation < 1:
         parser.error(f"--correlation {options.correlation:g} is outside [0, 1)")
     return options

@@ -48,6 +48,10 @@ class Device:
         """Bytes a second."""
         return 1e9 * self.bandwidth * (1 if self.attainable is None else self.attainable)
 
+    def reaching(self, read: float, int8: float) -> Device:
+        """The device whose reads and arithmetic reach these shares of what is stated."""
+        return replace(self, attainable=read, int8=int8 * self.int8)
+
     def seconds(self, operations: float, nbytes: float) -> float:
         """The roofline: the longer of computing and reading."""
         return max(operations / (1e9 * self.int8), nbytes / self.read)
@@ -55,15 +59,6 @@ class Device:
     def bound(self, operations: float, nbytes: float) -> str:
         """Which of the two is the longer."""
         return "computing" if operations / (1e9 * self.int8) > nbytes / self.read else "reading"
-
-    def __str__(self) -> str:
-        share = "nominal" if self.attainable is None else f"{self.attainable:.0%} attainable"
-        if self.name == MEASURED:
-            share = "measured"
-        return (
-            f"{self.name} ({self.unit}): {self.usable:g} of {self.memory:g} GiB usable, "
-            f"{self.bandwidth:g} GB/s ({share}), int8 {self.int8:,.0f} GOP/s"
-        )
 
 
 def _jetson(

@@ -15,7 +15,8 @@ from clover_edge.synthetic import synthetic_ids
 from clover_edge.tuning.planner import Limit
 
 CORRELATED = COMMON["correlated"]
-MEASURED_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)  # of one pass; longer commits take several
+PASS_ROWS = 128  # of a commit that is one pass of the core; longer ones take several
+MEASURED_ROWS = (1, 2, 4, 8, 16, 32, 64, PASS_ROWS)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,17 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from measure import Ceilings
+from measure import timed as measured_seconds
 
 from clover_edge import _core
 from clover_edge.tuning.planner import Settings
 
 from .counts import Counts, Work
+from .experts import PASS_ROWS
 
 PREFILL = 512
-_ROUNDS = 9
+_ROUNDS = 7
 
 
 @dataclass(frozen=True)
@@ -55,22 +58,24 @@ def cases_of(spec: Mapping[str, Any], generation: Mapping[str, Any]) -> list[Cas
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of a pass here, and different experts of a layer, in the median of some rounds. Of a
-    prefill that the core reads in several passes, at most all of them are counted."""
+    """Medians over rounds: seconds of a pass here, how many times its floor that is, the ceiling
+    being measured anew in every round, and different experts of a layer, in each of the passes
+    that a prefill takes."""
 
     case: Case
     seconds: float
+    times_floor: float
     experts: float
 
 
-def timed(core: _core.Model, counts: Counts, cases: list[Case]) -> Iterator[Timed]:
+def timed(
+    core: _core.Model, counts: Counts, cases: list[Case], ceilings: Ceilings
+) -> Iterator[Timed]:
     """Every case behind `counts.context` tokens, on ids that differ from row to row. Raises what
     making such a state raises."""
     spec = counts.spec
     layers = sum(entry["scheme"] == "experts" for entry in counts.model.entries.values())
-    many = spec.get("num_experts", 0)
-    front = max(counts.context, 1)
-    rng = np.random.default_rng(0)
+    front, rng = max(counts.context, 1), np.random.default_rng(0)
     state = core.new_state(front + max(case.committed + case.previewed for case in cases))
 
     def ids(count: int) -> list[int]:
@@ -81,12 +86,14 @@ def timed(core: _core.Model, counts: Counts, cases: list[Case]) -> Iterator[Time
     core.commit(state, ids(front), logits="none")
     start = state.snapshot()
     for case in cases:
-        seconds, experts = [], []
-        for _ in range(_ROUNDS + 1):
+        work = case.work(counts)
+        floor, rounds = ceilings.floor(work.operations, work.nbytes), []
+        for _ in range(_ROUNDS + 1):  # the first one warms
             state.restore(start)
             before = core.counters["experts_touched"]
             taken = core.time_pass(state, ids(case.committed), ids(case.previewed), head=case.head)
-            seconds.append(taken)
-            experts.append(core.counters["experts_touched"] - before)
-        touched = median(experts[1:]) / max(layers, 1)
-        yield Timed(case, median(seconds[1:]), min(touched, many))
+            touched = core.counters["experts_touched"] - before
+            rounds.append((taken, taken / measured_seconds(floor), touched))
+        seconds, times, touches = map(median, zip(*rounds[1:], strict=True))
+        passes = max(layers, 1) * max(1, -(-case.committed // PASS_ROWS))
+        yield Timed(case, seconds, times, touches / passes)

@@ -89,12 +89,19 @@ def floors(rows: Sequence[Row]) -> str:
     ]
     lines = [
         [
-            row["device"]["name"],
+            *_rates(row["device"]),
             *(_milliseconds(row["floors"][i]) for i in shown),
         ]
         for row in rows
     ]
-    return table(["floor, ms", *(first[i]["pass"] for i in shown)], lines)
+    return table(["floor, ms", "GB/s", "TOP/s", *(first[i]["pass"] for i in shown)], lines)
+
+
+def _rates(device: Row) -> list[str]:
+    """Name, and the rates that floors are computed from."""
+    share = 1 if device["attainable"] is None else device["attainable"]
+    name = f"{device['name']} ({device['unit']})"
+    return [name, f"{share * device['bandwidth']:.1f}", f"{device['int8'] / 1e3:.2f}"]
 
 
 def _figure(value: float) -> str:
@@ -150,14 +157,13 @@ def _memory(found: Row) -> str:
 
 
 def _check(rows: Iterable[Row]) -> str:
-    head = ["pass", "ms", "floor, ms", "× floor", "experts", "assumed", "× floor of those touched"]
+    head = ["pass", "ms", "× floor", "experts", "assumed", "× floor of those touched"]
     return table(
         [*head, "bound by"],
         [
             [
                 row["pass"],
                 _figure(row["ms"]),
-                _figure(row["floor_ms"]),
                 f"{row['times_floor']:.2f}",
                 f"{row['experts']:.1f}",
                 f"{row['experts_assumed']:.1f}",

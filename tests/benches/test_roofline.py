@@ -169,8 +169,9 @@ def test_floors_by_hand(counts: Counts) -> None:
         head = n * counts.head_operations, counts.head_bytes
         assert found.head[at] == FAST.seconds(*head)
     assert FAST.bound(1e12, 1e10) == "computing" and FAST.bound(1e10, 1e10) == "reading"
-    half = replace(FAST, attainable=0.5)
+    half = FAST.reaching(0.5, 0.25)
     assert half.seconds(0, 1e11) == 2 * FAST.seconds(0, 1e11)
+    assert half.seconds(1e12, 0) == 4 * FAST.seconds(1e12, 0)
 
 
 def test_the_release_fits_where_it_should() -> None:
