@@ -80,6 +80,8 @@ def _best_groups(g: Graph, spec: Spec, choice: str) -> str:
 def _chosen(g: Graph, spec: Spec, name: str, x: str, ids: str, weights: str) -> str:
     """[n, H] sum of the chosen experts' outputs by their weights. Who is chosen is settled here;
     the operators, which would choose by a softmax of their own, are told."""
+    if g.rounds:
+        return _all_experts(g, spec, name, x, ids, weights)
     experts = g.weights.experts(f"{name}.experts")
     keys = {
         "k": spec.top_k,
@@ -89,13 +91,10 @@ def _chosen(g: Graph, spec: Spec, name: str, x: str, ids: str, weights: str) -> 
         "swiglu_fusion": 1,  # rows of gate and up in turn
     }
     dims = [["n", spec.hidden_size]]
-    count = g.op("Concat", g.op("Shape", "ids"), g.ints(spec.num_experts), axis=0)
     gate_up, down = g.stored(experts.gate_up), g.stored(experts.down)
     if experts.bits:
-        picked = g.op(
-            "ScatterElements", g.filled(count, 0.0), ids, g.filled(g.op("Shape", ids), 1.0), axis=-1
-        )
-        spread = g.op("ScatterElements", g.filled(count, 0.0), ids, weights, axis=-1)
+        picked = _spread(g, spec, ids, g.filled(g.op("Shape", ids), 1.0))
+        spread = _spread(g, spec, ids, weights)
         scales = g.stored(experts.gate_up_scales), g.stored(experts.down_scales)
         inputs = [x, picked, gate_up, scales[0], "", down, scales[1], *[""] * 7, spread]
         return g.contrib(
@@ -110,8 +109,30 @@ def _chosen(g: Graph, spec: Spec, name: str, x: str, ids: str, weights: str) -> 
             **keys,
         )[0]
     logs = g.op("Log", g.op("Max", weights, g.constant(_SMALLEST)))
-    spread = g.op("ScatterElements", g.filled(count, _UNCHOSEN), ids, logs, axis=-1)
+    spread = _spread(g, spec, ids, logs, _UNCHOSEN)
     y = g.contrib(
         "MoE", x, spread, gate_up, "", down, dims=dims, normalize_routing_weights=1, **keys
     )[0]
     return g.op("Mul", y, g.op("ReduceSum", weights, g.ints(-1), keepdims=1))
+
+
+def _spread(g: Graph, spec: Spec, ids: str, values: str, elsewhere: float = 0.0) -> str:
+    """[n, E] with the values [n, top_k] at the ids."""
+    dims = g.op("Concat", g.op("Shape", "ids"), g.ints(spec.num_experts), axis=0)
+    return g.op("ScatterElements", g.filled(dims, elsewhere), ids, values, axis=-1)
+
+
+def _all_experts(g: Graph, spec: Spec, name: str, x: str, ids: str, weights: str) -> str:
+    """The same, every expert on every row: no operator rounds what enters down as the core does."""
+
+    def product(part: str, x: str, columns: int) -> str:
+        """[E, n, rows] from [n, columns] or [E, n, columns]"""
+        values, quantised = g.weights.expert_values(f"{name}.experts.{part}")
+        x = g.rounded(x, columns) if quantised else x
+        return g.op("MatMul", x, g.transpose(g.stored(values), 0, 2, 1))
+
+    gate, up = (product(part, x, spec.hidden_size) for part in ("gate", "up"))
+    active = g.op("Mul", g.silu(gate), up)
+    out = product("down", active, spec.expert_intermediate)
+    shares = g.unsqueeze(g.transpose(_spread(g, spec, ids, weights), 1, 0), 2)
+    return g.op("ReduceSum", g.op("Mul", out, shares), g.ints(0), keepdims=0)

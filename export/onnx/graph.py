@@ -15,6 +15,8 @@ from .weights import DATA_NAME, Initializer, Matrix, Weights
 
 OPSET, IR_VERSION = 21, 10
 CONTRIB = "com.microsoft"
+ACTIVATIONS = ("float", "int8", "core")
+_SMALLEST_BLOCK = 1e-36  # csrc/kernels/layout.h: smaller values count as zero
 
 Dims = Sequence[int | str]  # a name: a size that is known when the graph runs
 
@@ -32,11 +34,15 @@ def import_onnx() -> Any:
 
 
 class Graph:
-    """One graph over the shared weights. `accuracy_level` is that of every quantised product."""
+    """One graph over the shared weights; `activations`: what products with quantised weights read,
+    one of ACTIVATIONS."""
 
-    def __init__(self, name: str, weights: Weights, accuracy_level: int = 0) -> None:
+    def __init__(self, name: str, weights: Weights, activations: str) -> None:
         self._onnx = import_onnx()
-        self.name, self.weights, self.accuracy_level = name, weights, accuracy_level
+        self.name, self.weights = name, weights
+        self.rounds = activations == "core"
+        self.accuracy_level = 4 if activations == "int8" else 0
+        self._rounded: dict[str, str] = {}
         self._scope = ""
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -153,7 +159,7 @@ class Graph:
             return self.op("Gemm", x, values, transB=1)
         return self.contrib(
             "MatMulNBits",
-            x,
+            self.rounded(x, matrix.columns) if self.rounds else x,
             values,
             self.stored(matrix.scales),
             dims=[[None, matrix.rows]],
@@ -163,6 +169,26 @@ class Graph:
             block_size=matrix.block,
             accuracy_level=self.accuracy_level,
         )[0]
+
+    def rounded(self, x: str, columns: int) -> str:
+        """x [..., columns] as the core's kernels read it (csrc/kernels/reference.cc, quantize):
+        blocks of 128 columns, or 64 or 32 where those alone divide them, in steps of max|x| / 127.
+        """
+        if x not in self._rounded:
+            block = next(b for b in (128, 64, 32) if columns % b == 0)
+            parts = self.op("Reshape", x, self._blocks(x, block))
+            most = self.op("ReduceMax", self.op("Abs", parts), self.ints(-1), keepdims=1)
+            most = self.op("Max", most, self.constant(_SMALLEST_BLOCK))
+            steps = self.constant(127)
+            codes = self.op("Round", self.op("Mul", parts, self.op("Div", steps, most)))
+            values = self.op("Mul", codes, self.op("Div", most, steps))
+            self._rounded[x] = self.op("Reshape", values, self.op("Shape", x))
+        return self._rounded[x]
+
+    def _blocks(self, x: str, block: int) -> str:
+        """The dims of x, its columns in blocks."""
+        rows = self.op("Shape", x, end=-1)
+        return self.op("Concat", rows, self.ints(-1, block), axis=0)
 
     # ---- the whole -------------------------------------------------------------------------------
 

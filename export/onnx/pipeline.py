@@ -21,12 +21,11 @@ from ..partial import Partial, identity
 from ..pipeline import COPIED, check_target, export_checkpoint
 from ..weights import Progress
 from .body import body, head_alone
-from .graph import Graph
+from .graph import ACTIVATIONS, Graph
 from .packed import PackedTensors
 from .spec import Spec, read_spec
 from .weights import Weights
 
-ACCURACY_LEVELS = (0, 4)
 _SLACK = 16 << 20  # graphs and side files
 
 
@@ -37,7 +36,7 @@ class OnnxPlan:
     folder: PackedFolder
     graphs: Mapping[str, Graph]
     weights: Weights
-    accuracy_level: int
+    activations: str
 
     @property
     def nbytes(self) -> int:
@@ -49,26 +48,27 @@ class OnnxPlan:
         return {role: f"{role}.onnx" for role in self.graphs}
 
 
-def plan_onnx(packed: str | Path, *, accuracy_level: int = 0) -> OnnxPlan:
+def plan_onnx(packed: str | Path, *, activations: str = "float") -> OnnxPlan:
     """The graphs of a packed folder; reads its description and its small tensors.
 
-    ``accuracy_level``: of the quantised products, in onnxruntime's words; 0 multiplies float32
-    activations, 4 rounds them to 8 bits.
+    ``activations``: what products with quantised weights read. ``"float"``: float32.
+    ``"int8"``: onnxruntime's kernels may round them to 8 bits, each in its own blocks.
+    ``"core"``: rounded by nodes of the graph just as the core does, for comparison with it.
 
     Raises ModelFormatError, UnsupportedModelError naming the spec's field, ArgumentError, or
     ExportError where the package onnx is missing.
     """
-    if accuracy_level not in ACCURACY_LEVELS:
-        raise ArgumentError(f"accuracy_level must be 0 or 4, not {accuracy_level!r}")
+    if activations not in ACTIVATIONS:
+        raise ArgumentError(f"activations must be {', '.join(ACTIVATIONS)}, not {activations!r}")
     folder = read_folder(packed)
     spec = read_spec(folder.spec)
     open_core(folder, threads=1)  # refuses what is missing, surplus or of the wrong shape
     weights = Weights(PackedTensors(folder))
     graphs = {}
     for role, build in _roles(spec):
-        graphs[role] = Graph(role, weights, accuracy_level)
+        graphs[role] = Graph(role, weights, activations)
         build(graphs[role], spec)
-    return OnnxPlan(folder, graphs, weights, accuracy_level)
+    return OnnxPlan(folder, graphs, weights, activations)
 
 
 def write_onnx(plan: OnnxPlan, out: str | Path, *, progress: Progress | None = None) -> None:
@@ -80,7 +80,7 @@ def write_onnx(plan: OnnxPlan, out: str | Path, *, progress: Progress | None = N
     free = shutil.disk_usage(target.parent).free
     if (needed := plan.nbytes + _SLACK) > free:
         raise ExportError(f"{target.parent}: the export needs {needed:,} bytes, {free:,} are free")
-    made_of = identity(__version__, FORMAT_VERSION, str(plan.folder.path), plan.accuracy_level)
+    made_of = identity(__version__, FORMAT_VERSION, str(plan.folder.path), plan.activations)
     try:
         with Partial(target, made_of, resume=False) as partial_:
             for role, graph in plan.graphs.items():
@@ -97,7 +97,7 @@ def export_onnx(
     source: str | Path,
     out: str | Path,
     *,
-    accuracy_level: int = 0,
+    activations: str = "float",
     progress: Progress | None = None,
     **packing: Any,
 ) -> None:
@@ -110,11 +110,11 @@ def export_onnx(
     check_target(Path(out))
     if is_packed(source):
         refuse_packing(source, packing)
-        write_onnx(plan_onnx(source, accuracy_level=accuracy_level), out, progress=progress)
+        write_onnx(plan_onnx(source, activations=activations), out, progress=progress)
         return
     with packing_place(out) as packed:
         export_checkpoint(source, packed, progress=progress, **packing)
-        write_onnx(plan_onnx(packed, accuracy_level=accuracy_level), out, progress=progress)
+        write_onnx(plan_onnx(packed, activations=activations), out, progress=progress)
 
 
 def is_packed(source: str | Path) -> bool:
@@ -151,6 +151,6 @@ def _write_side_files(plan: OnnxPlan, folder: Path) -> None:
             shutil.copyfile(packed / name, folder / name)
     config = read_json(packed / "config.json")
     ours = {k: v for k, v in config["clover_edge"].items() if k != "tensors"}
-    ours |= {"format": "onnx", "graphs": plan.files, "accuracy_level": plan.accuracy_level}
+    ours |= {"format": "onnx", "graphs": plan.files, "activations": plan.activations}
     text = json.dumps({**config, "clover_edge": ours}, indent=2)
     (folder / "config.json").write_text(text + "\n")

@@ -109,6 +109,16 @@ class Weights:
         sizes = self._plan(f"{name}.scales", "FLOAT", (n, blocks), scales)
         return Matrix(n, k, stored, "UINT8", sizes, bits, block)
 
+    def expert_values(self, name: str) -> tuple[str, bool]:
+        """One part of an expert stack in float32 [E, n, k], and whether its codes are quantised."""
+        shape = self._tensors.shape(name)
+
+        def pieces() -> Iterator[Any]:
+            for expert in range(shape[0]):
+                yield from self._tensors.values(name, expert)
+
+        return self._plan(name, "FLOAT", shape, pieces), self._tensors.scheme(name).quantised
+
     def experts(self, name: str) -> Experts:
         """Of parts of different widths all take the largest, and the smallest group: no value
         changes. With a part in float all are."""
