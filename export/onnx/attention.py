@@ -55,9 +55,7 @@ def sight(g: Graph, spec: Spec, cache: str, *, commit: bool) -> Sight:
     begin, end = (g.unsqueeze(name, 1) for name in ("sees_from", "sees_to"))
     inside = g.op("And", g.op("GreaterOrEqual", own, begin), g.op("Less", own, end))
     past = g.op("Shape", cache, start=0, end=1)
-    everything = g.op(
-        "Expand", g.constant([[True]], np.bool_), g.op("Concat", count, past, axis=0)
-    )
+    everything = g.op("Expand", g.constant([[True]], np.bool_), g.op("Concat", count, past, axis=0))
     seen = g.op("Concat", everything, inside, axis=1)
     front = g.op("Range", g.constant(0, np.int64), _scalar(g, past), _one(g))
     keys = g.unsqueeze(g.op("Concat", front, "positions", axis=0), 0)

@@ -21,10 +21,8 @@ def feed_forward(g: Graph, spec: Spec, layer: int, x: str) -> str:
 def _gated(g: Graph, spec: Spec, x: str, name: str, inner: int) -> str:
     """down(act(gate(x)) * up(x))"""
     gate, up = g.split(g.product(x, g.weights.matrix(f"{name}.gate_up")), [inner, inner])
-    if spec.activation == "silu":
-        active = g.silu(gate)
-    else:
-        active = g.op("Gelu", gate, approximate="tanh")
+    silu = spec.activation == "silu"
+    active = g.silu(gate) if silu else g.op("Gelu", gate, approximate="tanh")
     return g.product(g.op("Mul", active, up), g.weights.matrix(f"{name}.down"))
 
 
