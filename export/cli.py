@@ -237,6 +237,7 @@ def _pack(
 def _run_onnx(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     import_onnx()
     given = [flag for name, flag in _PACKING.items() if _is_given(parser, options, name)]
+    given += [f"--{options.base}"] if options.base else []
     if is_packed(options.checkpoint):
         refuse_packing(options.checkpoint, given)
         return _write_onnx(options, options.checkpoint)
@@ -269,7 +270,6 @@ def _write_onnx(options: argparse.Namespace, packed: Path) -> int:
 
 # Options that say how to pack, by where argparse keeps them.
 _PACKING = {
-    "base": "a recipe",
     "recipe": "--recipe",
     "group_size": "--group-size",
     "method": "--method",

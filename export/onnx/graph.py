@@ -18,7 +18,7 @@ CONTRIB = "com.microsoft"
 ACTIVATIONS = ("float", "int8", "core")
 _SMALLEST_BLOCK = 1e-36  # csrc/kernels/layout.h: smaller values count as zero
 
-Dims = Sequence[int | str]  # a name: a size that is known when the graph runs
+Dims = Sequence[int | str | None]  # a name: a size that is known when the graph runs; None: any
 
 
 def import_onnx() -> Any:
