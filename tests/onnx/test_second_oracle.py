@@ -157,28 +157,20 @@ def test_rows_and_head(onnx_model: Make, case: str) -> None:
     assert model.head(whole["hidden"][:0]).shape == none["logits"].shape
 
 
-def test_mixed_experts(tmp_path: Path, packed: Make) -> None:
-    """Parts of an expert in different schemes and groups; a part in float makes all float."""
+def test_an_expert_partly_in_float(tmp_path: Path, packed: Make) -> None:
+    """Its other parts are stored as float32, too."""
     pytest.importorskip("onnxruntime")
     from clover_edge.export import export_checkpoint, export_onnx
 
+    recipe = tmp_path / "float.toml"
+    recipe.write_text(
+        'base = "int4-all"\n[[rule]]\nmatch = "layers.*.experts.down"\nscheme = "bf16"\n'
+    )
     source = packed("clover", "f32").parent / "in"
-    # onnxruntime has no experts of 8 bits that multiply float32
-    for name, down, bound in (
-        ("wide", 'scheme = "int8"\ngroup = 32', 0.1),
-        ("float", 'scheme = "bf16"', 1e-4),
-    ):
-        recipe = tmp_path / f"{name}.toml"
-        rule = '[[rule]]\nmatch = "layers.*.experts.{}"\n{}\n'
-        recipe.write_text(
-            'base = "int4"\n'
-            + rule.format("up", 'scheme = "codebook4"\ngroup = 32')
-            + rule.format("down", down)
-        )
-        folder, written = tmp_path / name, tmp_path / f"{name}-graphs"
-        export_checkpoint(source, folder, recipe=recipe)
-        export_onnx(folder, written, activations="float")
-        oracle, model = Clover(*read_packed(folder)), OnnxModel(written)
-        ids = texts(1, 12)[0]
-        reference, _ = oracle.commit(oracle.start(), ids)
-        assert relative_error(model.commit(model.start(), ids)[0], reference) < bound, name
+    export_checkpoint(source, tmp_path / "packed", recipe=recipe)
+    export_onnx(tmp_path / "packed", tmp_path / "graphs", activations="float")
+    oracle = Clover(*read_packed(tmp_path / "packed"))
+    model = OnnxModel(tmp_path / "graphs")
+    ids = texts(1, 12)[0]
+    reference, _ = oracle.commit(oracle.start(), ids)
+    assert relative_error(model.commit(model.start(), ids)[0], reference) < 1e-4
