@@ -146,7 +146,7 @@ def read_spec(spec: Mapping[str, Any]) -> Spec:
     for name, absent in _ABSENT.items():
         if spec.get(name, absent) != absent:
             _refuse(name, spec[name])
-    for name in spec.keys() - known - _BESIDE - _ABSENT.keys():
+    for name in sorted(spec.keys() - known - _BESIDE - _ABSENT.keys()):
         _refuse(name, spec[name])
     ours = Spec(**{name: value for name, value in spec.items() if name in known})
     if "dense_and_experts" in ours.ffn_types:
