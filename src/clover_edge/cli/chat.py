@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,12 @@ def add_parser(commands: Any) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL", help="a packed folder (clover-export makes one)")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        help="a packed folder (default: CLOVER_MODEL, else the demo)",
+    )
     add_chat_options(parser)
     parser.add_argument(
         "--show",
@@ -53,16 +59,16 @@ def add_parser(commands: Any) -> None:
 
 
 def _handle(arguments: argparse.Namespace) -> int:
+    from ..default_model import located
     from ..model import load
 
     tools = read_tools(arguments.tools)
-    with load(
-        arguments.model,
-        threads=arguments.threads,
-        isa=arguments.isa,
-        kv=arguments.kv,
-        drafter=arguments.drafter,
-    ) as model:
+    with ExitStack() as stack:
+        path, bundled = stack.enter_context(located(arguments.model))
+        if bundled:
+            _note("no model named: the bundled demo model, which turns requests into tool calls")
+        runtime = {name: getattr(arguments, name) for name in ("threads", "isa", "kv", "drafter")}
+        model = stack.enter_context(load(path, **runtime))
         if not model.has_chat_template:
             raise ArgumentError(f"{model.path}: has no chat template (clover-edge run needs none)")
         options = generation_options(arguments)
