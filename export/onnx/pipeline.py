@@ -110,7 +110,8 @@ def export_onnx(
     **packing: Any,
 ) -> None:
     """Write a checkpoint, or a packed folder as it is, as ONNX graphs into ``out``, which must be
-    absent or empty. ``packing``: of a checkpoint, what ``export_checkpoint`` takes.
+    absent or empty. ``packing``: of a checkpoint, what ``export_checkpoint`` takes. ``progress``
+    counts a checkpoint's parameters while it is packed, then bytes.
 
     Raises what ``export_checkpoint`` and ``plan_onnx`` do, and ArgumentError for ``packing`` that
     is given for a packed folder.
@@ -129,9 +130,13 @@ def export_onnx(
 
 
 def is_packed(source: str | Path) -> bool:
-    """Whether the folder is packed already, and no checkpoint."""
+    """Whether the folder is packed already, and no checkpoint; ArgumentError where it holds ONNX
+    graphs."""
     config = Path(source) / "config.json"
-    return config.is_file() and "clover_edge" in read_json(config)
+    ours = read_json(config).get("clover_edge") if config.is_file() else None
+    if isinstance(ours, dict) and ours.get("format") == "onnx":
+        raise ArgumentError(f"{source}: is an ONNX folder already")
+    return ours is not None
 
 
 def refuse_packing(source: str | Path, names: Any) -> None:

@@ -110,6 +110,9 @@ def test_arguments(packed: Make, tmp_path: Path) -> None:
         export_onnx(source, tmp_path / "out")
     untouched(tmp_path, "out")
     untouched(tmp_path / "out", "mine")
+    export_onnx(source, tmp_path / "graphs")
+    with pytest.raises(ArgumentError, match="is an ONNX folder already"):
+        export_onnx(tmp_path / "graphs", tmp_path / "new")
     with pytest.raises(CheckpointError, match="does not exist"):
         export_onnx(tmp_path / "nothing", tmp_path / "new")
 
