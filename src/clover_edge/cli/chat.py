@@ -20,8 +20,10 @@ from .lines import Lines
 from .options import (
     add_chat_options,
     add_generation_options,
+    add_model_options,
     add_runtime_options,
     generation_options,
+    open_model,
     read_tools,
 )
 from .output import Output, counters_line, counters_table
@@ -44,25 +46,15 @@ def add_parser(commands: Any) -> None:
         help="on a terminal, show the blocks denoise",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no counters on stderr")
-    parser.add_argument(
-        "--drafter", metavar="FOLDER", help="a packed drafter for MODEL: the same text, sooner"
-    )
+    add_model_options(parser)
     add_generation_options(parser)
     add_runtime_options(parser)
     parser.set_defaults(handler=_handle)
 
 
 def _handle(arguments: argparse.Namespace) -> int:
-    from ..model import load
-
     tools = read_tools(arguments.tools)
-    with load(
-        arguments.model,
-        threads=arguments.threads,
-        isa=arguments.isa,
-        kv=arguments.kv,
-        drafter=arguments.drafter,
-    ) as model:
+    with open_model(arguments, arguments.model) as model:
         if not model.has_chat_template:
             raise ArgumentError(f"{model.path}: has no chat template (clover-edge run needs none)")
         options = generation_options(arguments)
