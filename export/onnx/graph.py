@@ -176,7 +176,7 @@ class Graph:
         """
         if x not in self._rounded:
             block = next(b for b in (128, 64, 32) if columns % b == 0)
-            parts = self.op("Reshape", x, self._blocks(x, block))
+            parts = self.op("Reshape", x, self._blocks(x, columns, block))
             most = self.op("ReduceMax", self.op("Abs", parts), self.ints(-1), keepdims=1)
             most = self.op("Max", most, self.constant(_SMALLEST_BLOCK))
             steps = self.constant(127)
@@ -185,10 +185,10 @@ class Graph:
             self._rounded[x] = self.op("Reshape", values, self.op("Shape", x))
         return self._rounded[x]
 
-    def _blocks(self, x: str, block: int) -> str:
-        """The dims of x, its columns in blocks."""
+    def _blocks(self, x: str, columns: int, block: int) -> str:
+        """The dims of x, its columns in blocks; of no rows, too."""
         rows = self.op("Shape", x, end=-1)
-        return self.op("Concat", rows, self.ints(-1, block), axis=0)
+        return self.op("Concat", rows, self.ints(columns // block, block), axis=0)
 
     # ---- the whole -------------------------------------------------------------------------------
 
