@@ -47,31 +47,25 @@ class Sight:
         return self.turns[rope]
 
 
-def sight(g: Graph, spec: Spec, cache: str, *, commit: bool) -> Sight:
+def sight(g: Graph, cache: str, *, commit: bool) -> Sight:
     """From the body's inputs; `cache` [p, nkv, hd] is one whose length is that of the text."""
     count = g.op("Shape", "ids")
-    own = g.op("Range", *(g.constant(i, np.int64) for i in (0,)), _scalar(g, count), _one(g))
-    own = g.unsqueeze(own, 0)
+    own = g.unsqueeze(_range(g, count), 0)
     begin, end = (g.unsqueeze(name, 1) for name in ("sees_from", "sees_to"))
     inside = g.op("And", g.op("GreaterOrEqual", own, begin), g.op("Less", own, end))
     past = g.op("Shape", cache, start=0, end=1)
-    everything = g.op(
-        "Expand", g.constant([[True]], np.bool_), g.op("Concat", count, past, axis=0)
-    )
+    everything = g.op("Expand", g.constant([[True]], np.bool_), g.op("Concat", count, past, axis=0))
     seen = g.op("Concat", everything, inside, axis=1)
-    front = g.op("Range", g.constant(0, np.int64), _scalar(g, past), _one(g))
-    keys = g.unsqueeze(g.op("Concat", front, "positions", axis=0), 0)
+    keys = g.unsqueeze(g.op("Concat", _range(g, past), "positions", axis=0), 0)
     # The rows of a preview have the window of the first row that they see.
     anchors = "positions" if commit else g.op("Gather", "positions", "sees_from")
     return Sight("positions", g.unsqueeze(anchors, 1), keys, seen)
 
 
-def _scalar(g: Graph, x: str) -> str:
-    return g.op("Squeeze", x)
-
-
-def _one(g: Graph) -> str:
-    return g.constant(1, np.int64)
+def _range(g: Graph, count: str) -> str:
+    """0, 1, … in front of `count` [1]"""
+    first, step = (g.constant(i, np.int64) for i in (0, 1))
+    return g.op("Range", first, g.op("Squeeze", count), step)
 
 
 def attention(g: Graph, spec: Spec, layer: int, x: str, see: Sight) -> str:

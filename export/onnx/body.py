@@ -16,7 +16,7 @@ def body(g: Graph, spec: Spec, *, commit: bool) -> None:
     """n rows behind p tokens, logits of m of them; inputs and outputs: docs/onnx.md."""
     _inputs(g, spec, commit)
     caches = [f"kv.{i}.k" for i in spec.layers if spec.attends(i)]
-    see = sight(g, spec, caches[0], commit=commit) if caches else None
+    see = sight(g, caches[0], commit=commit) if caches else None
     with g.scope("embed"):
         h = embed(g, spec)
     for i in spec.layers:

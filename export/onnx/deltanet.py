@@ -95,8 +95,7 @@ def _heads(g: Graph, spec: Spec, mixed: str) -> tuple[str, str, str]:
 def _commit_rule(
     g: Graph, spec: Spec, layer: int, q: str, k: str, v: str, decay: str, beta: str
 ) -> tuple[str, str]:
-    """o [n, Hv, dv] and S behind the rows: S <- e^g S; d = beta (v - S'k); S <- S + k d'; o = S'q.
-    """
+    """o [n, Hv, dv] and S behind the rows: S <- e^g S; d = beta (v - S'k); S += k d'; o = S'q."""
     hv, dk, dv = spec.delta_v_heads, spec.delta_k_dim, spec.delta_v_dim
     flat = [g.unsqueeze(g.reshape(part, 0, hv * d), 0) for part, d in ((q, dk), (k, dk), (v, dv))]
     o, S = g.contrib(
@@ -114,9 +113,7 @@ def _commit_rule(
     return g.reshape(g.op("Squeeze", o, g.ints(0)), 0, hv, dv), g.op("Squeeze", S, g.ints(0))
 
 
-def _preview_rule(
-    g: Graph, spec: Spec, layer: int, q: str, k: str, v: str, beta: str
-) -> str:
+def _preview_rule(g: Graph, spec: Spec, layer: int, q: str, k: str, v: str, beta: str) -> str:
     """o [n, Hv, dv]: a softmax over the block's rows and the history, whose value is S'q."""
     name, hv = f"layers.{layer}.delta", spec.delta_v_heads
     scale, bias, slope = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .graph import Graph
+from .graph import Dims, Graph
 from .spec import Spec
 
 _UNCHOSEN = -1e30  # as a logit: no weight in float32
@@ -21,10 +23,8 @@ def feed_forward(g: Graph, spec: Spec, layer: int, x: str) -> str:
 def _gated(g: Graph, spec: Spec, x: str, name: str, inner: int) -> str:
     """down(act(gate(x)) * up(x))"""
     gate, up = g.split(g.product(x, g.weights.matrix(f"{name}.gate_up")), [inner, inner])
-    if spec.activation == "silu":
-        active = g.silu(gate)
-    else:
-        active = g.op("Gelu", gate, approximate="tanh")
+    silu = spec.activation == "silu"
+    active = g.silu(gate) if silu else g.op("Gelu", gate, approximate="tanh")
     return g.product(g.op("Mul", active, up), g.weights.matrix(f"{name}.down"))
 
 
@@ -83,14 +83,14 @@ def _chosen(g: Graph, spec: Spec, name: str, x: str, ids: str, weights: str) -> 
     if g.rounds:
         return _all_experts(g, spec, name, x, ids, weights)
     experts = g.weights.experts(f"{name}.experts")
-    keys = {
+    keys: dict[str, Any] = {
         "k": spec.top_k,
         "activation_type": "swiglu",
         "activation_alpha": 1.0,  # the operators' defaults are those of another model
         "activation_beta": 0.0,
         "swiglu_fusion": 1,  # rows of gate and up in turn
     }
-    dims = [["n", spec.hidden_size]]
+    dims: list[Dims] = [["n", spec.hidden_size]]
     gate_up, down = g.stored(experts.gate_up), g.stored(experts.down)
     if experts.bits:
         picked = _spread(g, spec, ids, g.filled(g.op("Shape", ids), 1.0))

@@ -18,7 +18,7 @@ CONTRIB = "com.microsoft"
 ACTIVATIONS = ("float", "int8", "core")
 _SMALLEST_BLOCK = 1e-36  # csrc/kernels/layout.h: smaller values count as zero
 
-Dims = Sequence[int | str]  # a name: a size that is known when the graph runs
+Dims = Sequence[int | str | None]  # a name: a size that is known when the graph runs; None: any
 
 
 def import_onnx() -> Any:
@@ -70,13 +70,13 @@ class Graph:
 
     # ---- nodes -----------------------------------------------------------------------------------
 
-    def ops(self, kind: str, *inputs: str, outputs: int, domain: str = "", **keys: Any) -> list[str]:
+    def ops(
+        self, kind: str, *inputs: str, outputs: int, domain: str = "", **keys: Any
+    ) -> list[str]:
         name = f"{self._scope}{kind}_{len(self._nodes)}"
         made = [f"{name}.{i}" if i else name for i in range(outputs)]
         self._nodes.append(
-            self._onnx.helper.make_node(
-                kind, list(inputs), made, name=name, domain=domain, **keys
-            )
+            self._onnx.helper.make_node(kind, list(inputs), made, name=name, domain=domain, **keys)
         )
         return made
 
@@ -210,7 +210,10 @@ class Graph:
         )
 
     def save(self, path: Path) -> None:
-        path.write_bytes(self.model().SerializeToString())
+        """Checked, every value's type and what is known of its shape beside it."""
+        infer = self._onnx.shape_inference.infer_shapes
+        whole = infer(self.model(), check_type=True, strict_mode=True, data_prop=True)
+        path.write_bytes(whole.SerializeToString())
 
     def _external(self, item: Initializer) -> Any:
         proto = self._onnx.TensorProto()

@@ -16,12 +16,14 @@ from typing import Any
 from ... import __version__
 from ...errors import ArgumentError, ExportError
 from ...loader import FORMAT_VERSION, PackedFolder, open_core, read_folder
+from ..checkpoint import Checkpoint
+from ..families import read_model
 from ..files import read_json
 from ..partial import Partial, identity
 from ..pipeline import COPIED, check_target, export_checkpoint
 from ..weights import Progress
 from .body import body, head_alone
-from .graph import ACTIVATIONS, Graph
+from .graph import ACTIVATIONS, Graph, import_onnx
 from .packed import PackedTensors
 from .spec import Spec, read_spec
 from .weights import Weights
@@ -43,17 +45,21 @@ class OnnxPlan:
         """Of the data file."""
         return self.weights.nbytes
 
+    def as_dict(self) -> dict[str, Any]:
+        """What there will be, for `--json`."""
+        return {"graphs": self.files, "activations": self.activations, "data_bytes": self.nbytes}
+
     @property
     def files(self) -> dict[str, str]:
         return {role: f"{role}.onnx" for role in self.graphs}
 
 
-def plan_onnx(packed: str | Path, *, activations: str = "float") -> OnnxPlan:
+def plan_onnx(packed: str | Path, *, activations: str = "int8") -> OnnxPlan:
     """The graphs of a packed folder; reads its description and its small tensors.
 
-    ``activations``: what products with quantised weights read. ``"float"``: float32.
-    ``"int8"``: onnxruntime's kernels may round them to 8 bits, each in its own blocks.
-    ``"core"``: rounded by nodes of the graph just as the core does, for comparison with it.
+    ``activations``: what products with quantised weights read. ``"int8"``: onnxruntime's kernels
+    may round them to 8 bits, in blocks of their own. ``"float"``: float32, where there is such a
+    kernel. ``"core"``: rounded by nodes of the graph just as the core does, for comparison with it.
 
     Raises ModelFormatError, UnsupportedModelError naming the spec's field, ArgumentError, or
     ExportError where the package onnx is missing.
@@ -72,7 +78,7 @@ def plan_onnx(packed: str | Path, *, activations: str = "float") -> OnnxPlan:
 
 
 def write_onnx(plan: OnnxPlan, out: str | Path, *, progress: Progress | None = None) -> None:
-    """Write the folder, which must be absent or empty. ``progress(done, total, name)`` counts bytes.
+    """Write the folder, which must be absent or empty. ``progress(done, total, name)``: bytes.
 
     Raises ExportError.
     """
@@ -82,12 +88,14 @@ def write_onnx(plan: OnnxPlan, out: str | Path, *, progress: Progress | None = N
         raise ExportError(f"{target.parent}: the export needs {needed:,} bytes, {free:,} are free")
     made_of = identity(__version__, FORMAT_VERSION, str(plan.folder.path), plan.activations)
     try:
-        with Partial(target, made_of, resume=False) as partial_:
+        with Partial(target, made_of, resume=False) as growing:
             for role, graph in plan.graphs.items():
-                graph.save(partial_.folder / plan.files[role])
-            plan.weights.write(partial_.folder, progress)
-            _write_side_files(plan, partial_.folder)
-            partial_.finish()
+                graph.save(growing.folder / plan.files[role])
+            plan.weights.write(growing.folder, progress)
+            for file in plan.files.values():
+                import_onnx().checker.check_model(str(growing.folder / file))
+            _write_side_files(plan, growing.folder)
+            growing.finish()
     except OSError as problem:
         place = problem.filename or target
         raise ExportError(f"{place}: {problem.strerror or problem}") from problem
@@ -97,30 +105,38 @@ def export_onnx(
     source: str | Path,
     out: str | Path,
     *,
-    activations: str = "float",
+    activations: str = "int8",
     progress: Progress | None = None,
     **packing: Any,
 ) -> None:
     """Write a checkpoint, or a packed folder as it is, as ONNX graphs into ``out``, which must be
-    absent or empty. ``packing``: of a checkpoint, what ``export_checkpoint`` takes.
+    absent or empty. ``packing``: of a checkpoint, what ``export_checkpoint`` takes. ``progress``
+    counts a checkpoint's parameters while it is packed, then bytes.
 
     Raises what ``export_checkpoint`` and ``plan_onnx`` do, and ArgumentError for ``packing`` that
     is given for a packed folder.
     """
     check_target(Path(out))
+    import_onnx()
     if is_packed(source):
         refuse_packing(source, packing)
         write_onnx(plan_onnx(source, activations=activations), out, progress=progress)
         return
+    with Checkpoint(source) as checkpoint:
+        read_spec(read_model(checkpoint).spec)
     with packing_place(out) as packed:
         export_checkpoint(source, packed, progress=progress, **packing)
         write_onnx(plan_onnx(packed, activations=activations), out, progress=progress)
 
 
 def is_packed(source: str | Path) -> bool:
-    """Whether the folder is packed already, and no checkpoint."""
+    """Whether the folder is packed already, and no checkpoint; ArgumentError where it holds ONNX
+    graphs."""
     config = Path(source) / "config.json"
-    return config.is_file() and "clover_edge" in read_json(config)
+    ours = read_json(config).get("clover_edge") if config.is_file() else None
+    if isinstance(ours, dict) and ours.get("format") == "onnx":
+        raise ArgumentError(f"{source}: is an ONNX folder already")
+    return ours is not None
 
 
 def refuse_packing(source: str | Path, names: Any) -> None:

@@ -143,9 +143,11 @@ _ABSENT: dict[str, Any] = {
 def read_spec(spec: Mapping[str, Any]) -> Spec:
     """Raises UnsupportedModelError naming the field that graphs are not written for."""
     known = {f.name for f in fields(Spec)}
-    for name, value in spec.items():
-        if name not in known | _BESIDE and (name not in _ABSENT or value != _ABSENT[name]):
-            _refuse(name, value)
+    for name, absent in _ABSENT.items():
+        if spec.get(name, absent) != absent:
+            _refuse(name, spec[name])
+    for name in sorted(spec.keys() - known - _BESIDE - _ABSENT.keys()):
+        _refuse(name, spec[name])
     ours = Spec(**{name: value for name, value in spec.items() if name in known})
     if "dense_and_experts" in ours.ffn_types:
         _refuse("ffn_types", "dense_and_experts")

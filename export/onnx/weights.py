@@ -6,7 +6,7 @@ Both body graphs and the head ask for the same tensors; each is planned, and sto
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ExportError
-from ...quant.schemes import Scheme
 from ..weights import Progress
-from .numbers import BITS, Bytes, offset_codes, pack_codes
+from .numbers import BITS, offset_codes, pack_codes
 from .packed import PackedTensors
 
 DATA_NAME = "model.onnx.data"
@@ -127,42 +126,24 @@ class Weights:
         count, inner, hidden = self._tensors.shape(parts[0])
         both, down = (count, 2 * inner, hidden), (count, hidden, inner)
         if not all(scheme.quantised for scheme in schemes):
-            return Experts(
-                self._plan(f"{name}.gate_up", "FLOAT", both, lambda: self._pairs(name, self._floats)),
-                self._plan(f"{name}.down", "FLOAT", down, lambda: self._downs(name, self._floats)),
-            )
+            return Experts(*self._expert_stacks(name, "", "FLOAT", (both, down), self._values))
         bits = max(BITS[scheme.name] for scheme in schemes)
         block = min(scheme.group for scheme in schemes)
 
         def codes(part: str, expert: int) -> Any:
-            found = [pair[0] for pair in self._tensors.codes(part, expert)]
-            whole = offset_codes(np.concatenate(found), self._tensors.scheme(part), bits)
-            return pack_codes(whole, bits)
+            found = np.concatenate([pair[0] for pair in self._tensors.codes(part, expert)])
+            return pack_codes(offset_codes(found, self._tensors.scheme(part), bits), bits)
 
         def scales(part: str, expert: int) -> Any:
-            found = [pair[1] for pair in self._tensors.codes(part, expert)]
+            found = np.concatenate([pair[1] for pair in self._tensors.codes(part, expert)])
             times = self._tensors.scheme(part).group // block
-            return np.repeat(np.concatenate(found).astype(np.float32), times, axis=1)
+            return np.repeat(found.astype(np.float32), times, axis=1)
 
-        def stored(shape: tuple[int, ...]) -> tuple[int, ...]:
-            return (*shape[:2], shape[2] * bits // 8)
-
-        def groups(shape: tuple[int, ...]) -> tuple[int, ...]:
-            return (*shape[:2], shape[2] // block)
-
+        stored = [(*shape[:2], shape[2] * bits // 8) for shape in (both, down)]
+        blocks = [(*shape[:2], shape[2] // block) for shape in (both, down)]
         return Experts(
-            self._plan(
-                f"{name}.gate_up.codes", "UINT8", stored(both), lambda: self._pairs(name, codes)
-            ),
-            self._plan(
-                f"{name}.down.codes", "UINT8", stored(down), lambda: self._downs(name, codes)
-            ),
-            self._plan(
-                f"{name}.gate_up.scales", "FLOAT", groups(both), lambda: self._pairs(name, scales)
-            ),
-            self._plan(
-                f"{name}.down.scales", "FLOAT", groups(down), lambda: self._downs(name, scales)
-            ),
+            *self._expert_stacks(name, ".codes", "UINT8", stored, codes),
+            *self._expert_stacks(name, ".scales", "FLOAT", blocks, scales),
             bits,
             block,
         )
@@ -195,17 +176,29 @@ class Weights:
             self.nbytes = offset + nbytes
         return name
 
-    def _floats(self, part: str, expert: int) -> Any:
+    def _values(self, part: str, expert: int) -> Any:
         return np.concatenate(list(self._tensors.values(part, expert)))
 
-    def _pairs(self, name: str, read: Callable[[str, int], Any]) -> Iterator[Any]:
-        """[2I, ...] of every expert: a row of gate, a row of up, and so on."""
-        for expert in range(self._tensors.shape(f"{name}.gate")[0]):
-            both = [read(f"{name}.{part}", expert) for part in ("gate", "up")]
-            yield np.stack(both, axis=1)
+    def _expert_stacks(
+        self,
+        name: str,
+        what: str,
+        kind: str,
+        shapes: Sequence[tuple[int, ...]],
+        read: Callable[[str, int], Any],
+    ) -> tuple[str, str]:
+        """Of gate and up, a row of each in turn, and of down; `read` gives one expert's rows."""
+        both, down = shapes
 
-    def _downs(self, name: str, read: Callable[[str, int], Any]) -> Iterator[Any]:
-        for expert in range(self._tensors.shape(f"{name}.down")[0]):
-            yield read(f"{name}.down", expert)
+        def pairs() -> Iterator[Any]:
+            for expert in range(both[0]):
+                yield np.stack([read(f"{name}.{part}", expert) for part in ("gate", "up")], axis=1)
 
+        def downs() -> Iterator[Any]:
+            for expert in range(down[0]):
+                yield read(f"{name}.down", expert)
 
+        return (
+            self._plan(f"{name}.gate_up{what}", kind, both, pairs),
+            self._plan(f"{name}.down{what}", kind, down, downs),
+        )

@@ -33,6 +33,19 @@ def opened(model: Model | str | Path | None) -> Iterator[Model]:
         yield _bundled()[0]
 
 
+@contextmanager
+def located(path: str | Path | None) -> Iterator[tuple[str | Path, bool]]:
+    """A packed folder: the one given, that of CLOVER_MODEL, or the bundled model, packed for as
+    long as the context lasts. Also whether it is the bundled one."""
+    named = path or os.environ.get(MODEL_VARIABLE)
+    if named:
+        yield named, False
+        return
+    handle = demo.pack()
+    with handle:
+        yield demo.packed_path(handle), True
+
+
 @lru_cache(maxsize=1)
 def _bundled() -> tuple[Model, TemporaryDirectory[str]]:
     handle = demo.pack()  # lives, and its folder with it, as long as the cache

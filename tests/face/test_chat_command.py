@@ -54,6 +54,17 @@ def test_in_a_pipe(model: clover_edge.Model, packed: Path) -> None:
     assert b"\x1b" not in done.stdout + done.stderr and b"> " not in done.stderr
 
 
+def test_a_chat_without_a_model_is_with_the_bundled_one() -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "CLOVER_MODEL"}
+    done = subprocess.run(
+        COMMAND, input=b"call Maya\n", capture_output=True, timeout=60, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"call_contact" in done.stdout
+    assert b"Maya" in done.stdout
+    assert b"bundled demo model" in done.stderr
+
+
 def test_commands(packed: Path, tmp_path: Path) -> None:
     saved, tools = tmp_path / "saved.json", tmp_path / "tools.json"
     state = tmp_path / "saved.json.session"

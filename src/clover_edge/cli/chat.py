@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,12 @@ def add_parser(commands: Any) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODEL", help="a packed folder (clover-export makes one)")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        help="a packed folder (default: CLOVER_MODEL, else the demo)",
+    )
     add_chat_options(parser)
     parser.add_argument(
         "--show",
@@ -53,8 +59,14 @@ def add_parser(commands: Any) -> None:
 
 
 def _handle(arguments: argparse.Namespace) -> int:
+    from ..default_model import located
+
     tools = read_tools(arguments.tools)
-    with open_model(arguments, arguments.model) as model:
+    with ExitStack() as stack:
+        path, bundled = stack.enter_context(located(arguments.model))
+        if bundled:
+            _note("no model named: the bundled demo model, which turns requests into tool calls")
+        model = stack.enter_context(open_model(arguments, path))
         if not model.has_chat_template:
             raise ArgumentError(f"{model.path}: has no chat template (clover-edge run needs none)")
         options = generation_options(arguments)

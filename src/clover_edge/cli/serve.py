@@ -11,8 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..default_model import MODEL_VARIABLE
-from ..demo import pack, packed_path
+from ..default_model import located
 from ..errors import ArgumentError
 from .options import (
     add_generation_options,
@@ -110,11 +109,8 @@ def _handle(arguments: argparse.Namespace) -> int:
         _say(f"warning: bound to {settings.host} without --api-key: whoever reaches it may use it")
     with ExitStack() as stack:
         stack.enter_context(_log_to_stderr(quiet=bool(arguments.quiet)))
-        path = arguments.model or os.environ.get(MODEL_VARIABLE)
-        if path is None:
-            handle = pack()
-            stack.callback(handle.cleanup)
-            path = packed_path(handle)
+        path, bundled = stack.enter_context(located(arguments.model))
+        if bundled:
             settings = replace(settings, name=settings.name or DEMO_NAME)
             _say(f"no model named, serving the bundled demo model (packed to {path})")
         model = stack.enter_context(open_model(arguments, path))
