@@ -24,6 +24,8 @@ T = TypeVar("T")
 FORMAT_VERSION = 1
 INDEX_NAME = "model.safetensors.index.json"
 ONNX_DATA = "model.onnx.data"  # the tensors of all graphs
+# Defaults of generation that only the core's own passes have; without them decoding is exact.
+OF_CORE = ("cache", "coreset_size", "coreset_share", "skip_rows", "refresh")
 PAD_PREFIX = "__pad__."
 PARTS = ("gate", "up", "down")
 ALIGNMENT = 64
@@ -38,7 +40,7 @@ class PackedFolder:
     recipe: str
     group_size: int
     spec: Mapping[str, Any]
-    generation: Mapping[str, Any]
+    generation: Mapping[str, Any]  # of an ONNX folder without the options in OF_CORE
     files: tuple[Path, ...] = ()  # of weights, or graphs and their data
     # config.json's "tensors", stored bytes of each, and the core's rows of them; of an ONNX folder
     # there are none
@@ -77,7 +79,12 @@ def read_folder(path: str | Path) -> PackedFolder:
     if form == "onnx":
         graphs = _graphs(folder, where, ours, bool(spec.get("preview", True)))
         paths = [folder / name for name in graphs.values()]
-        return replace(described, files=(*paths, folder / ONNX_DATA), graphs=graphs)
+        return replace(
+            described,
+            generation={k: v for k, v in generation.items() if k not in OF_CORE},
+            files=(*paths, folder / ONNX_DATA),
+            graphs=graphs,
+        )
     if form != "packed":
         raise ModelFormatError(where, "clover_edge.format", f"{form!r} is neither packed nor onnx")
     entries = _object(where, "clover_edge.tensors", ours.get("tensors"))
