@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,3 +176,39 @@ def test_an_expert_partly_in_float(tmp_path: Path, packed: Make) -> None:
     ids = texts(1, 12)[0]
     reference, _ = oracle.commit(oracle.start(), ids)
     assert relative_error(model.commit(model.start(), ids)[0], reference) < 1e-4
+
+
+WINDOWS = {"windows": [5, 0, 3], "rope_local_theta": 50.0, "rope_local_dim": 16}
+GROWN = {"query_scale_beta": 0.3, "query_scale_positions": 7, "rope_attention_factor": 1.2}
+PREVIEW = {"history_q_scale": False, "preview_value_beta": True, "history_ref_rows": 5}
+
+
+@pytest.mark.parametrize(
+    "case, fields",
+    [
+        ("nemotron", WINDOWS),
+        ("nemotron", GROWN),
+        ("nemotron", {"logit_softcap": 3.0, "embed_scale": 1.5, "attn_scale": 0.4}),
+        ("clover", PREVIEW),
+        ("clover", {"norm_topk": False, "router": "sigmoid", "routed_scaling_factor": 1.5}),
+        ("llada2", {"norm_topk": False, "n_group": 1, "topk_group": 1}),
+    ],
+)
+def test_fields_of_the_spec(
+    packed: Make, open_core: Make, tmp_path: Path, case: str, fields: dict[str, Any]
+) -> None:
+    """Each changes what the core computes, and the graphs follow."""
+    pytest.importorskip("onnxruntime")
+    from clover_edge.export import export_onnx
+
+    before = open_core(packed(case, "f32"))
+    shutil.copytree(packed(case, "f32"), tmp_path / "packed")
+    path = tmp_path / "packed" / "config.json"
+    config = json.loads(path.read_text())
+    config["clover_edge"]["spec"] |= fields
+    path.write_text(json.dumps(config))
+    export_onnx(tmp_path / "packed", tmp_path / "graphs")
+    core, model = open_core(tmp_path / "packed"), OnnxModel(tmp_path / "graphs")
+    ids = texts(1, 48)[0]
+    assert max(errors(core, model, ids)) < 1e-4
+    assert max(errors(before, model, ids)) > 1e-3
