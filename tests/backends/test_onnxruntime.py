@@ -187,3 +187,14 @@ def test_commands(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["run", str(path), "hello", *common, *arguments]) == 0
         texts.append(json.loads(capsys.readouterr().out)["text"])
     assert texts[0] == texts[1]
+
+
+def test_bench(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["-p", "8", "-n", "4", "-r", "1", "--steps", "2", "--no-ceilings", "-o", "json"]
+    path = str(pair[1].path)
+    assert main(["bench", path, *flags, "--backend", "onnxruntime"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert [record["test"] for record in records] == ["pp8", "blk32", "tg4", "ar4"]
+    assert {record["backends"] for record in records} == {"onnxruntime: CPUExecutionProvider"}
+    assert main(["bench", path, *flags]) == 1
+    assert "--backend onnxruntime" in capsys.readouterr().err
