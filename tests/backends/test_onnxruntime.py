@@ -170,10 +170,12 @@ def test_block_mask_and_full_attention(
         ):
             given = {"cache": "none"} if "cache" in core.generation else {}
             assert "cache" not in other.generation  # what backends do not have is no default there
-            for model, options in ((core, given), (other, {})):
-                ids.append(model.generate(PROMPT, max_new_tokens=24, steps=4, **options).token_ids)
-            assert ids[-2] == ids[-1]
-    assert len(ids) == 4
+            for prompt in (PROMPT, 7 * PROMPT):  # the longer one is several blocks in a pass
+                for model, options in ((core, given), (other, {})):
+                    text = model.generate(prompt, max_new_tokens=24, steps=4, **options)
+                    ids.append(text.token_ids)
+                assert ids[-2] == ids[-1]
+    assert len(ids) == 8
 
 
 def test_commands(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
