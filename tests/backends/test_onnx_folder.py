@@ -109,7 +109,7 @@ def test_providers_and_graphs_that_are_none(folder: Path) -> None:
 
 def test_a_spec_that_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The core's own words, and the file that they are about."""
-    from clover_edge.backends import open_onnxruntime, onnxruntime
+    from clover_edge.backends import onnxruntime, open_onnxruntime
 
     class Nothing:
         def __init__(self, *_: Any) -> None:

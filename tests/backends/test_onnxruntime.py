@@ -187,3 +187,17 @@ def test_commands(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["run", str(path), "hello", *common, *arguments]) == 0
         texts.append(json.loads(capsys.readouterr().out)["text"])
     assert texts[0] == texts[1]
+
+
+def test_the_server_takes_it_from_the_environment(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = pytest.importorskip("clover_edge.server.live", reason="needs extra server")
+    served: list[dict[str, Any]] = []
+    monkeypatch.setattr(live, "serve", lambda model, *_: served.append(model.info()))
+    monkeypatch.setenv("CLOVER_BACKEND", "onnxruntime")
+    monkeypatch.setenv("CLOVER_PROVIDER", "CPUExecutionProvider")
+    assert main(["serve", str(pair[1].path), "-q"]) == 0
+    assert served[0]["providers"] == ["CPUExecutionProvider"]
+    monkeypatch.setenv("CLOVER_BACKEND", "tpu")
+    assert main(["serve", str(pair[1].path), "-q"]) == 2
