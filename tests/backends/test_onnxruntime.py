@@ -200,3 +200,17 @@ def test_bench(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     assert {record["backends"] for record in records} == {"onnxruntime: CPUExecutionProvider"}
     assert main(["bench", path, *flags]) == 1
     assert "--backend onnxruntime" in capsys.readouterr().err
+
+
+def test_the_server_takes_it_from_the_environment(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = pytest.importorskip("clover_edge.server.live", reason="needs extra server")
+    served: list[dict[str, Any]] = []
+    monkeypatch.setattr(live, "serve", lambda model, *_: served.append(model.info()))
+    monkeypatch.setenv("CLOVER_BACKEND", "onnxruntime")
+    monkeypatch.setenv("CLOVER_PROVIDER", "CPUExecutionProvider")
+    assert main(["serve", str(pair[1].path), "-q"]) == 0
+    assert served[0]["providers"] == ["CPUExecutionProvider"]
+    monkeypatch.setenv("CLOVER_BACKEND", "tpu")
+    assert main(["serve", str(pair[1].path), "-q"]) == 2
