@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from checks.row import Check, Context, Row
+from checks.row import Context, Row
 
 # llama-bench's names, and what its readers expect behind them.
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -84,6 +84,3 @@ def bench_records(context: Context) -> Iterator[Row]:
         not found and len(records) == 8,
         "; ".join(found[:3]) or f"{len(records)} records, {len(KINDS)} fields of llama-bench each",
     )
-
-
-CHECKS: list[Check] = [bench_records]
