@@ -138,7 +138,7 @@ def without_the_extra(context: Context) -> Iterator[Row]:
         )
         said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
         clear = done.returncode != 0 and "clover-edge[onnx]" in said
-        label = f"{name} without the package {package}: an error that names the extra"
+        label = f"{name} without {package}: the error names the extra"
         yield Row(label, "named" if clear else "not named", "named", clear, said[:120])
 
 

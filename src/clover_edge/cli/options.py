@@ -111,6 +111,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafter", metavar="FOLDER", help="a packed drafter for MODEL: the same text, sooner"
     )
+    add_backend_options(parser)
+
+
+def add_backend_options(parser: argparse.ArgumentParser) -> None:
+    """Who computes the passes."""
     parser.add_argument(
         "--backend", choices=BACKENDS, help="onnxruntime: MODEL is an ONNX folder (default: core)"
     )
