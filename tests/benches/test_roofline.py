@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tiny_gemma import make_gemma
 
-from clover_edge.errors import ArgumentError, CheckpointError
+from clover_edge.errors import ArgumentError, CheckpointError, UnsupportedModelError
 from clover_edge.export import export_checkpoint
 from clover_edge.loader import open_core, read_folder
 from clover_edge.tuning.costs import Costs
@@ -23,7 +23,7 @@ from clover_edge.tuning.planner import FREE, Settings, predicted
 sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 roofline = pytest.importorskip("roofline", reason="benches/ is not beside the tests")
 import measure  # noqa: E402
-from planning import acceptance, experts, floors  # noqa: E402
+from planning import acceptance, experts, floors, models  # noqa: E402
 from planning import text as tables  # noqa: E402
 from planning.counts import Counts  # noqa: E402
 from planning.devices import DEVICES, Device, find  # noqa: E402
@@ -256,6 +256,13 @@ def test_packed_and_planned_agree(packed: Path, tiny: Callable[..., Any]) -> Non
     planned, found = describe(tiny().folder, "int4"), describe(packed, "ignored")
     assert planned.sizes == found.sizes and planned.entries == found.entries
     assert found.recipe == "int4" and found.folder is not None and planned.folder is None
+
+
+def test_graphs_are_not_planned(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = replace(read_folder(packed), entries={}, sizes={}, graphs={"commit": "commit.onnx"})
+    monkeypatch.setattr(models, "read_folder", lambda _: graphs)
+    with pytest.raises(UnsupportedModelError, match="ONNX graphs; plan the packed folder"):
+        describe(packed, "int4")
 
 
 def test_unknown_device_names_the_known_ones() -> None:
