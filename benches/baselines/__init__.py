@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .onnxruntime_model import OnnxRuntime
 from .llama_cpp_model import LlamaCpp
+from .onnxruntime_model import OnnxRuntime
 from .pytorch_model import PyTorch
 from .side import Asked, Side
 

@@ -77,9 +77,7 @@ class PyTorch:
         """`logits`: of how many last rows; 0: of all."""
         ids = self._torch.tensor([self._ids(count)])
         with self._torch.inference_mode():
-            self._model(
-                input_ids=ids, use_cache=True, logits_to_keep=logits, **{self._slot: cache}
-            )
+            self._model(input_ids=ids, use_cache=True, logits_to_keep=logits, **{self._slot: cache})
 
     def close(self) -> None:
         self._kept.clear()

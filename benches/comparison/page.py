@@ -55,20 +55,16 @@ def page(results: Sequence[Result]) -> str:
 
 
 def _ceilings() -> str:
-    return (
-        "What a device does at most is measured, too, by the best of seven runs of a loop that does nothing else; a multiply-add is two operations.\n"
-    )
+    return "What a device does at most is measured, too, by the best of seven runs of a loop that does nothing else; a multiply-add is two operations.\n"
 
 
 def _models() -> str:
-    return (
-        "Memory is the process's, weights that are mapped and caches included. Opening is from warm files.\n"
-    )
+    return "Memory is the process's, weights that are mapped and caches included. Opening is from warm files.\n"
 
 
 def _tests(results: Sequence[Result]) -> str:
     said = [
-        "MB a token are weights, counted by the runtime where it counts them; GB/s are these over time, and \"of read\" is their share of the device's read ceiling."
+        'MB a token are weights, counted by the runtime where it counts them; GB/s are these over time, and "of read" is their share of the device\'s read ceiling.'
     ]
     if len({result.device for result in results if not result.skipped}) == 1:
         said.append(f"Device: {ordered(results)[0].device}.")

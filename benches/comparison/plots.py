@@ -88,9 +88,7 @@ def _grid(rows: int, columns: int, heights: Sequence[float], width: float) -> tu
     return figure, axes
 
 
-def _bars(
-    axis: Any, shown: Sequence[tuple[str, float, float, str]], unit: str, title: str
-) -> None:
+def _bars(axis: Any, shown: Sequence[tuple[str, float, float, str]], unit: str, title: str) -> None:
     """Horizontal bars: label, value, deviation, colour; the value is written behind each."""
     names, values, deviations, colours = zip(*shown, strict=True)
     places = range(len(names))

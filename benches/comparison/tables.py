@@ -186,5 +186,3 @@ def not_measured(results: Iterable[Result]) -> list[str]:
         if result.skipped
     ]
     return list(dict.fromkeys(lines))
-
-
