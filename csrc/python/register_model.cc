@@ -274,6 +274,8 @@ void register_model(py::module_ &m) {
         .def_property_readonly(
             "threads", [](const Engine &e) { return e.model.pool.size(); }, "Threads in use.")
         .def_property_readonly(
+            "chunk_rows", [](const Engine &) { return Model::kChunkRows; }, "Rows of one pass of a commit, at most.")
+        .def_property_readonly(
             "weight_bytes", [](const Engine &e) { return e.model.weights.bytes; }, "Bytes of all tensors.")
         .def_property_readonly(
             "dense_bytes", [](const Engine &e) { return e.model.weights.dense_bytes; },

@@ -56,6 +56,17 @@ def tensor_classes(folder: PackedFolder) -> list[dict[str, Any]]:
     ]
 
 
+def active_parameters(folder: PackedFolder) -> int:
+    """Weights that work on a token: of the routed experts those that it chooses."""
+    chosen, all_of_them = folder.spec.get("top_k", 0), folder.spec.get("num_experts", 0) or 1
+    return sum(
+        row["parameters"] * chosen // all_of_them
+        if row["class"] == "experts"
+        else row["parameters"]
+        for row in tensor_classes(folder)
+    )
+
+
 def summarize(folder: PackedFolder) -> dict[str, Any]:
     """Family, recipe, spec, decode defaults and tensors by class; plain values."""
     classes = tensor_classes(folder)

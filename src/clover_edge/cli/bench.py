@@ -1,7 +1,8 @@
 """`clover-edge bench`: how fast a model is here, on synthetic tokens.
 
 Tests: ppN reads a prompt of N tokens, blkN denoises one block of N tokens in a stated number of
-steps, tgN writes N tokens. Fields are named as llama-bench names them.
+steps, tgN writes N tokens in the model's own way, arN writes them one by one. Behind -d tokens a
+test's name ends in "@ dN". Fields are named as llama-bench names them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO
 
 from ..benchmark import STEPS
 from ..errors import ArgumentError
@@ -36,10 +38,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         *("-d", "--n-depth"),
-        type=int,
-        default=0,
-        metavar="N",
-        help="tokens in front of blocks and texts (default 0, which takes one)",
+        default="0",
+        metavar="N[,N]",
+        help="tokens in front of every test, such as 0,4096,32768 (default 0)",
     )
     parser.add_argument(
         "--steps", type=int, default=STEPS, metavar="N", help=f"of a block (default {STEPS})"
@@ -48,7 +49,18 @@ def add_parser(commands: Any) -> None:
         *("-r", "--repetitions"), type=int, default=5, metavar="N", help="of a test (default 5)"
     )
     parser.add_argument(
-        *("-o", "--output"), choices=FORMS, default="md", help="the form (default md)"
+        "--delay", type=float, default=0, metavar="SECONDS", help="between tests, to cool down"
+    )
+    parser.add_argument(
+        "--no-ceilings",
+        action="store_true",
+        help="do not measure what the machine does at most (which takes some seconds)",
+    )
+    parser.add_argument(
+        *("-o", "--output"), choices=FORMS, default="md", help="the form on stdout (default md)"
+    )
+    parser.add_argument(
+        *("-oe", "--output-err"), choices=FORMS, help="the form on stderr (default: none)"
     )
     parser.add_argument(
         "--threads", type=int, metavar="N", help="default: all this process may use"
@@ -64,21 +76,43 @@ def _handle(arguments: argparse.Namespace) -> int:
     from ..benchmark import Benchmark, all_tests
     from ..loader import read_folder
 
-    prompts, texts = (_numbers(name, getattr(arguments, name)) for name in ("n_prompt", "n_gen"))
-    if arguments.n_depth < 0:
-        raise ArgumentError(f"n_depth: {arguments.n_depth} is below 0")
+    prompts, texts, depths = (
+        _numbers(name, getattr(arguments, name)) for name in ("n_prompt", "n_gen", "n_depth")
+    )
     if arguments.threads is not None and not 1 <= arguments.threads <= 1024:
         raise ArgumentError(f"threads: {arguments.threads} is not an integer from 1 to 1024")
+    if not 0 <= arguments.delay <= 3600:
+        raise ArgumentError(f"delay: {arguments.delay:g} is outside [0, 3600]")
     bench = Benchmark(
         read_folder(arguments.model),
         threads=arguments.threads,
         isa=arguments.isa,
         kv=arguments.kv,
         repetitions=arguments.repetitions,
+        ceilings=not arguments.no_ceilings,
     )
-    records = all_tests(bench, prompts, texts, arguments.steps, arguments.n_depth)
-    _WRITERS[arguments.output](records)
+    writers = [_WRITERS[arguments.output](sys.stdout)]
+    if arguments.output_err:
+        writers.append(_WRITERS[arguments.output_err](sys.stderr))
+    records = all_tests(bench, prompts, texts, arguments.steps, depths, _skipped)
+    try:
+        for record in _delayed(records, arguments.delay):
+            for writer in writers:
+                writer.take(record)
+    finally:  # a test that fails takes none of those before it away
+        for writer in writers:
+            writer.close()
     return 0
+
+
+def _skipped(reason: str) -> None:
+    print(f"skipped: {reason}", file=sys.stderr)
+
+
+def _delayed(records: Iterable[dict[str, Any]], seconds: float) -> Iterator[dict[str, Any]]:
+    for record in records:
+        yield record
+        time.sleep(seconds)
 
 
 def _numbers(name: str, text: str) -> list[int]:
@@ -91,14 +125,15 @@ def _numbers(name: str, text: str) -> list[int]:
     return numbers
 
 
-Records = Iterable[dict[str, Any]]
-
-
-def _markdown(records: Records) -> None:
+class _Markdown:
     """Rows as they are measured; mean and standard deviation of tokens a second."""
-    print("| model | size | params | isa | threads | test | t/s | tokens/forward |")
-    print("| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |", flush=True)
-    for record in records:
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        print("| model | size | params | isa | threads | test | t/s | tokens/forward |", file=out)
+        print("| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |", file=out, flush=True)
+
+    def take(self, record: dict[str, Any]) -> None:
         forwards = record.get("tokens_per_forward")
         cells = (
             record["model_type"],
@@ -110,28 +145,59 @@ def _markdown(records: Records) -> None:
             f"{record['avg_ts']:.2f} ± {record['stddev_ts']:.2f}",
             "" if forwards is None else f"{forwards:.2f}",
         )
-        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+        print("| " + " | ".join(map(str, cells)) + " |", file=self._out, flush=True)
+
+    def close(self) -> None:
+        """Nothing is left to say."""
 
 
-def _csv(records: Records) -> None:
-    """A line a test, under the names of all fields that any has but the single samples."""
+class _Whole:
+    """Forms that are written once all records are there."""
+
+    def __init__(self, out: TextIO, write: Callable[[list[dict[str, Any]], TextIO], None]) -> None:
+        self._out, self._write = out, write
+        self._records: list[dict[str, Any]] = []
+
+    def take(self, record: dict[str, Any]) -> None:
+        self._records.append(record)
+
+    def close(self) -> None:
+        self._write(self._records, self._out)
+
+
+class _Lines:
+    """An object a line, as they are measured."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def take(self, record: dict[str, Any]) -> None:
+        print(json.dumps(record), file=self._out, flush=True)
+
+    def close(self) -> None:
+        """Nothing is left to say."""
+
+
+def _csv(records: list[dict[str, Any]], out: TextIO) -> None:
+    """A line a test, under the names of all fields that any has but samples and the machine."""
     rows = [
-        {name: value for name, value in record.items() if not isinstance(value, list)}
+        {name: value for name, value in record.items() if not isinstance(value, (list, dict))}
         for record in records
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(sys.stdout, names, restval="", lineterminator="\n")
+    writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
 
 
-def _json(records: Records) -> None:
-    print(json.dumps(list(records), indent=2))
+def _json(records: list[dict[str, Any]], out: TextIO) -> None:
+    print(json.dumps(records, indent=2), file=out)
 
 
-def _jsonl(records: Records) -> None:
-    for record in records:
-        print(json.dumps(record), flush=True)
-
-
-_WRITERS = {"md": _markdown, "csv": _csv, "json": _json, "jsonl": _jsonl}
+_Writer = _Markdown | _Whole | _Lines
+_WRITERS: dict[str, Callable[[TextIO], _Writer]] = {
+    "md": _Markdown,
+    "csv": lambda out: _Whole(out, _csv),
+    "json": lambda out: _Whole(out, _json),
+    "jsonl": _Lines,
+}
