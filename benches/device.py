@@ -1,12 +1,12 @@
 """Measures this device: our runtime and others on the same models, into one file of results.
 
-    python benches/device.py mine.jsonl --folder DIR                  # everything
-    python benches/device.py mine.jsonl --folder DIR --only 100m      # what has the word in its line
-    python benches/device.py --list                                   # the lines
+    python benches/device.py mine.jsonl --folder DIR                 # everything
+    python benches/device.py mine.jsonl --folder DIR --only 100m     # commands that have the word
+    python benches/device.py --list                                  # the commands
 
 Models are made in DIR when they are not there, which takes 5 GB of disk for all. Each record has
 two fields more than the command behind it prints: `model`, by which runtimes are compared, and
-`command`. What is measured again takes the place of what the file had. benches/compare.py reads it.
+`command`. A command that runs again replaces what it left before. benches/compare.py reads it.
 """
 
 from __future__ import annotations
@@ -68,10 +68,11 @@ FOLDERS = {
 }
 LINES = (
     Line("demo", OURS, "-p 512 -n 128 -d 0,3072"),
-    Line("100m", OURS, "-p 512 -n 128 -d 0,4096,32768"),
-    Line("100m", "llama.cpp", "-p 512 -n 128 -d 0,4096"),
-    Line("100m", "onnxruntime", "-p 512 -n 32 -d 0"),
-    Line("100m", "pytorch", "-p 512 -n 32 -d 0"),
+    Line("100m", OURS, "-p 512 -n 32 -d 0,4096"),
+    Line("100m", OURS, "-p 512 -n 32 -d 32768 -r 3"),
+    Line("100m", "llama.cpp", "-p 512 -n 32 -d 0,4096"),
+    Line("100m", "onnxruntime", "-p 512 -n 32 -d 0,4096"),
+    Line("100m", "pytorch", "-p 512 -n 32 -d 0 -r 2"),
     Line("slice", OURS, "-p 512 -n 32 -d 0,4096 -r 3"),
     Line("slice", "llama.cpp", "-p 512 -n 32 -d 0"),
 )
@@ -93,11 +94,7 @@ def measure(lines: list[Line], out: Path, folder: Path, said: Callable[[str], No
         said(line.command)
         make(line.model, folder)
         found = list(line.run(folder))
-        kept = [
-            record
-            for record in _records(out)
-            if (record.get("model"), record.get("runtime")) != (line.model, line.runtime)
-        ]
+        kept = [record for record in _records(out) if record.get("command") != line.command]
         out.write_text("".join(json.dumps(record) + "\n" for record in [*kept, *found]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ class LlamaCpp:
     def __init__(self, asked: Asked) -> None:
         bench = asked.bench
         self._path = bench.gguf(_KIND, asked.routing)
+        started = time.perf_counter_ns()
         self._model = Model(self._path, bench.threads, asked.context, repack=True)
+        self.load_ns = time.perf_counter_ns() - started
         self._ids = Ids(bench.shape.vocab, seed=1)
         self._kept = tempfile.TemporaryDirectory(prefix="clover-edge-baseline-")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class OnnxRuntime:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = bench.threads, 1
         options.log_severity_level = 3
+        started = time.perf_counter_ns()
         self._sessions = {
             role: onnxruntime.InferenceSession(
                 str(self._folder / name), options, providers=["CPUExecutionProvider"]
@@ -41,6 +43,7 @@ class OnnxRuntime:
             for role, name in self._config["graphs"].items()
             if role != "head"
         }
+        self.load_ns = time.perf_counter_ns() - started
         self._context, self._ids = asked.context, Ids(bench.shape.vocab, seed=1)
         self._kept: dict[int, Arrays] = {}
         self._position = 0

@@ -18,6 +18,7 @@ class PyTorch:
     """Tokens that a test stands behind are kept as a cache, and copied."""
 
     runtime, package = "pytorch", "torch"
+    load_ns = None
 
     def __init__(self, asked: Asked) -> None:
         with needs("judge"):

@@ -1,4 +1,4 @@
-"""A runtime as a benchmark sees it, and the records of its tests, in `clover-edge bench`'s fields."""
+"""A runtime as a benchmark sees it; records of its tests, in the fields of `clover-edge bench`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Side(Protocol):
 
     runtime: str
     package: str  # that runtime_version is of
+    load_ns: int | None  # what opening the model took; None where its weights were drawn
 
     def __init__(self, asked: Asked) -> None: ...
 
@@ -93,10 +94,9 @@ def records(
     threads: int,
 ) -> Iterator[dict[str, Any]]:
     """A record a test, each repeated behind a repetition that does not count."""
-    started = time.perf_counter_ns()
     side = make()
-    opened = time.perf_counter_ns() - started
-    fixed = {**_fixed(side, threads), **side.facts(), **spread("load_ns", [opened])}
+    opened = {} if side.load_ns is None else spread("load_ns", [side.load_ns])
+    fixed = {**_fixed(side, threads), **side.facts(), **opened}
     try:
         for depth in depths:
             for name, tokens, run, fields in tests(side, prompts, texts, steps):

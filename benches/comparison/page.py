@@ -8,31 +8,45 @@ from . import tables
 from .plots import available
 from .results import OURS, Result, ordered
 
-_HEAD = """# Benchmarks
+_COMMAND = "python benches/compare.py benches/results/*.jsonl --docs"
+_HEAD = f"""# Benchmarks
 
-<!-- Made by `python benches/compare.py benches/results/*.jsonl --docs`; changes belong there. -->
+This page and its pictures are made by `{_COMMAND}`
+(pictures: extra `plot`) of the records in `benches/results/`; edit those or `benches/comparison/`,
+not this page. Each record holds the command that measured it; [all of them](#commands) are below.
 
-Every figure on this page is in a file under `benches/results/`, beside the command that measured it; the page and its pictures are made of those files by
-`python benches/compare.py benches/results/*.jsonl --docs` (pictures: extra `plot`). To measure a device of yours and see it beside these:
+To measure a device of yours and see it beside these:
 
 ```
-python benches/device.py mine.jsonl --folder DIR    # makes the models in DIR, then measures; 3 GB of disk, about 10 minutes
+python benches/device.py mine.jsonl --folder DIR   # makes the models in DIR (5 GB), then measures
 python benches/compare.py benches/results/*.jsonl mine.jsonl --pictures pictures
 ```
 
 A model of yours alone: `clover-edge bench MODEL -o jsonl > mine.jsonl` ([fields](cli.md#bench)).
 
-What the tests are: `pp` reads a prompt, `blk` denoises one block in a fixed number of steps, `tg` writes text in the model's own way, `ar` writes it token by token; the number behind
-the name counts tokens, "depth" those already read. Models other than `demo` have random weights: their speed is a trained model's, but they are never sure of
-a token, so that `tg` takes as many steps as a block has tokens, the most there are; and what they write means nothing. Other runtimes have the autoregressive half of the same shape; their
-`blk` makes the same passes over a block without choosing tokens. A figure is the mean over repetitions ± their standard deviation.
+| test | what it does |
+| --- | --- |
+| `ppN` | reads a prompt of N tokens |
+| `blkN` | denoises one block of N tokens in 8 steps |
+| `tgN` | writes N tokens in the model's own way, by blocks |
+| `arN` | writes N tokens one by one |
+
+"Depth" counts the tokens that a test stands behind. Figures are means over repetitions, with their
+standard deviation where one follows the ±.
+
+Models other than `demo` have random weights. Their forwards are as fast as a trained model's, but
+they are never sure of a token: `tg` takes a step for each token, which is the most there can be.
+`blk`, at 4 tokens a forward, is nearer to a trained model. Other runtimes run the autoregressive
+half of the same shape with weights of their own format; their `blk` makes the same passes
+over a block and chooses no tokens.
 """
 
 _PICTURES = {
     "speed": "Tokens a second, nothing read before",
     "depth": "Tokens a second behind more and more tokens",
     "first-block": "Time until the first block of a text stands",
-    "roofline": "Speed over the bytes of weights that a token takes. Where reading memory is all that takes time, points lie on the line; computing keeps them below it, caches above it",
+    "roofline": "Speed over the bytes of weights that a token takes. The line is what reading "
+    "memory allows; computing keeps points below it, weights in caches lift them above it",
     "energy": "Energy a token",
 }
 
@@ -55,20 +69,27 @@ def page(results: Sequence[Result]) -> str:
 
 
 def _ceilings() -> str:
-    return "What a device does at most is measured, too, by the best of seven runs of a loop that does nothing else; a multiply-add is two operations.\n"
+    return (
+        "What a device does at most is measured, too: the best of seven runs of a loop that does\n"
+        "nothing else; a multiply-add is two operations.\n"
+    )
 
 
 def _models() -> str:
-    return "Memory is the process's, weights that are mapped and caches included. Opening is from warm files.\n"
+    return (
+        "Memory is the process's, weights that are mapped and caches included. Opening is from "
+        "warm files.\n"
+    )
 
 
 def _tests(results: Sequence[Result]) -> str:
     said = [
-        'MB a token are weights, counted by the runtime where it counts them; GB/s are these over time, and "of read" is their share of the device\'s read ceiling.'
+        "MB a token are bytes of weights, where the runtime counts them; GB/s are these over time,",
+        'and "of read" is their share of the device\'s read ceiling.',
     ]
     if len({result.device for result in results if not result.skipped}) == 1:
         said.append(f"Device: {ordered(results)[0].device}.")
-    return " ".join(said) + "\n"
+    return "\n".join(said) + "\n"
 
 
 def _commands(results: Sequence[Result]) -> str:

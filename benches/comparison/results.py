@@ -80,6 +80,11 @@ class Result:
         return None if nbytes is None else nbytes / self.tokens
 
     @property
+    def first_block_ns(self) -> float | None:
+        """Until a block stands; a text that is written token by token has none."""
+        return None if self.kind == "ar" else self.record.get("ttfb_ns")
+
+    @property
     def joules_per_token(self) -> float | None:
         energy = self.record.get("energy_j")
         return None if energy is None else energy / self.tokens
@@ -146,15 +151,49 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
+_NUMBER = (int, float)
+_FIGURES = {  # that a record may have: the fields that then stand beside each
+    "ttfb_ns": ("stddev_ttfb_ns",),
+    "energy_j": ("stddev_energy_j",),
+    "bytes_read": (),
+    "effective_gbps": (),
+    "tokens_per_forward": (),
+    "load_ns": (),
+    "peak_rss_bytes": (),
+}
+_MACHINE = {"isa": str, "threads": int, "threads_why": str, "energy_why": str}
+_CEILINGS = dict.fromkeys(("dot_ops", "fma_flops", "read_bytes"), _NUMBER)
+
+
 def _check(where: str, record: Any) -> None:
+    """Raises BadResults for what tables and pictures could not be made of."""
     if not isinstance(record, dict):
         raise BadResults(f"{where}: a {type(record).__name__}, not an object")
-    needed = {"runtime": str, "test": str} if "skipped" in record else _FIELDS
-    for name, kinds in needed.items():
-        if not isinstance(record.get(name), kinds):
-            raise BadResults(f"{where}: {name}: {record.get(name)!r} is not what a record has")
-    if "skipped" not in record and not _NAME.fullmatch(record["test"]):
+    if "skipped" in record:
+        _has(where, "", record, {"runtime": str, "test": str, "skipped": str})
+        return
+    _has(where, "", record, _FIELDS)
+    if not _NAME.fullmatch(record["test"]):
         raise BadResults(f"{where}: test: {record['test']!r} is none of {', '.join(TESTS)}")
+    for name, beside in _FIGURES.items():
+        if name in record:
+            _has(where, "", record, dict.fromkeys((name, *beside), _NUMBER))
+    if "machine" in record:
+        _has(where, "", record, {"machine": dict})
+        _has(where, "machine.", record["machine"], _MACHINE)
+        ceilings = record["machine"].get("ceilings")
+        if ceilings is not None:
+            _has(where, "machine.", record["machine"], {"ceilings": dict})
+            _has(where, "machine.ceilings.", ceilings, _CEILINGS)
+
+
+def _has(where: str, inside: str, record: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
+    for name, kinds in needed.items():
+        if name not in record:
+            raise BadResults(f"{where}: {inside}{name}: is missing")
+        value = record[name]
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise BadResults(f"{where}: {inside}{name}: {value!r} is not what a record has there")
 
 
 def ordered(results: Iterable[Result]) -> list[Result]:

@@ -55,12 +55,12 @@ COLUMNS: tuple[tuple[str, bool, Cell], ...] = (  # whether numbers stand in it
     ("runtime", False, lambda r: r.runtime),
     ("weights", False, lambda r: str(r.record["quant"])),
     ("tok/s", True, speed),
-    ("first block, ms", True, _figure("ttfb_ns", 1e-6)),
+    ("first block, ms", True, _maybe(lambda r: r.first_block_ns, 1e-6)),
     ("tokens a forward", True, _figure("tokens_per_forward")),
     ("MB a token", True, _maybe(lambda r: r.bytes_per_token, 1e-6)),
     ("GB/s", True, _figure("effective_gbps")),
     ("of read", True, _of_read),
-    ("J a token", True, _maybe(lambda r: r.joules_per_token)),
+    ("mJ a token", True, _maybe(lambda r: r.joules_per_token, 1e3)),
 )
 
 
@@ -106,7 +106,7 @@ def devices(results: Iterable[Result]) -> str:
     """One row a device, by its records of ours: those of others do not measure the machine."""
     described: dict[str, list[Result]] = {}
     for result in ordered(results):
-        if result.record.get("machine", {}).get("ceilings"):
+        if "machine" in result.record:
             described.setdefault(result.device, []).append(result)
     return markdown(_DEVICE, [_device(name, found) for name, found in described.items()])
 
@@ -114,10 +114,11 @@ def devices(results: Iterable[Result]) -> str:
 def _device(name: str, found: Sequence[Result]) -> list[str]:
     """Ceilings are the best of all records: a machine that is shared shows less at times."""
     machine = found[-1].record["machine"]
-    best = {
-        key: max(result.record["machine"]["ceilings"][key] for result in found)
+    measured = [each for r in found if (each := r.record["machine"].get("ceilings"))]
+    best = (
+        significant(max(each[key] for each in measured) / 1e9) if measured else NONE
         for key in ("dot_ops", "fma_flops", "read_bytes")
-    }
+    )
     throttled = [result.record.get("throttled") for result in found]
     memory = machine.get("memory_bytes")
     return [
@@ -126,7 +127,7 @@ def _device(name: str, found: Sequence[Result]) -> list[str]:
         f"{machine['threads']} ({machine['threads_why']})",
         NONE if memory is None else significant(memory / 1e9),
         _said(machine.get("virtualised")),
-        *(significant(best[key] / 1e9) for key in best),
+        *best,
         machine.get("energy_source") or f"not measured: {machine['energy_why']}",
         "yes" if any(throttled) else _said(None if None in throttled else False),
     ]
