@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from checks.row import Context, Row, Skipped
 
-SETS = ("foundation", "kernels", "quantisation", "families", "decode", "face")
+SETS = ("foundation", "kernels", "quantisation", "families", "decode", "face", "onnx")
 
 
 def rows(context: Context, name: str, only: str | None) -> Iterable[Row]:

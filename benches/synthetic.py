@@ -4,7 +4,7 @@
     python benches/synthetic.py OUT --shape full --routing correlated
     python benches/synthetic.py OUT --shape slice --layers 8 --experts 64 --recipe int4
 
-The folder is planned and laid out by the exporter, from a checkpoint that is a header and a hole,
+The folder is planned and laid out by the exporter, from a checkpoint that is names and shapes,
 so the loader and the core open it like any other; only the codes are random bytes. Scales are those
 of a random model whose activations stay near 1. There is no tokenizer: it takes ids.
 
@@ -19,8 +19,8 @@ import json
 import math
 import shutil
 import sys
-import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from clover_edge.export import Checkpoint, Plan, plan_export
 from clover_edge.export.packed_file import PackedWriter
 from clover_edge.export.pipeline import FORMAT_VERSION
 from clover_edge.export.plan import PlannedExperts, PlannedTensor
+from clover_edge.export.sources import Opened, TensorInfo
+from clover_edge.export.sources.base import Source
 from clover_edge.quant import Scheme, encode
 from clover_edge.quant.schemes import TILE_ROWS
 
@@ -114,12 +116,9 @@ def write(
     seed: int = 0,
 ) -> Plan:
     """Writes the folder `out`, which must not exist, and returns its plan."""
-    out = Path(out)
-    with tempfile.TemporaryDirectory(prefix=".skeleton-", dir=out.parent) as skeleton:
-        config = shape.config()
-        _write_skeleton(Path(skeleton), config)
-        with Checkpoint(skeleton) as checkpoint:
-            plan = plan_export(checkpoint, recipe, group)
+    out, config = Path(out), shape.config()
+    with header_only(config) as checkpoint:
+        plan = plan_export(checkpoint, recipe, group)
     free = shutil.disk_usage(out.parent).free
     if plan.file_bytes > free:
         raise SystemExit(f"{out}: needs {plan.file_bytes:,} bytes, {free:,} are free")
@@ -136,20 +135,28 @@ def write(
     return plan
 
 
-def _write_skeleton(folder: Path, config: dict[str, Any]) -> None:
-    """A checkpoint as a plan sees it: configuration, header, and a hole where weights would be."""
-    header: dict[str, Any] = {}
-    end = 0
-    for name, shape in tensor_shapes(config).items():
-        full = name if name.startswith("lm_head") else f"model.{name}"
-        start, end = end, end + 2 * math.prod(shape)
-        header[full] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with (folder / "model.safetensors").open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.truncate(8 + len(text) + end)
-    (folder / "config.json").write_text(json.dumps(config))
+class _Header(Source):
+    """Tensors that are names and shapes, which is all that a plan looks at."""
+
+    def __init__(self, path: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.tensors = {
+            name: TensorInfo("BF16", shape, path, 2 * math.prod(shape))
+            for name, shape in shapes.items()
+        }
+
+
+def header_only(config: dict[str, Any], path: Path | None = None) -> Checkpoint:
+    """A Clover checkpoint as its configuration says it is, without weights: enough for a plan.
+
+    `path`: of the configuration, for errors. Raises KeyError naming a key that is missing.
+    """
+    path = path or Path("config.json")
+    shapes = {
+        name if name.startswith("lm_head") else f"model.{name}": shape
+        for name, shape in tensor_shapes(config.get("text_config", config)).items()
+    }
+    text = json.dumps(config).encode()
+    return Checkpoint(Opened(path, config, text, _Header(path, shapes), lambda name: None))
 
 
 def _write_config(out: Path, config: dict[str, Any], plan: Plan) -> None:

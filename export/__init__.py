@@ -1,4 +1,5 @@
-"""Export: a PyTorch checkpoint folder becomes a packed folder (docs/format.md)."""
+"""Export: a PyTorch checkpoint folder becomes a packed folder (docs/format.md), or ONNX graphs
+(docs/onnx.md)."""
 
 from __future__ import annotations
 
@@ -7,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .checkpoint import Checkpoint
+    from .onnx import export_onnx
     from .pipeline import export_checkpoint, plan_export
     from .plan import Plan
     from .report import Report
 
-__all__ = ["Checkpoint", "Plan", "Report", "export_checkpoint", "plan_export"]
+__all__ = ["Checkpoint", "Plan", "Report", "export_checkpoint", "export_onnx", "plan_export"]
 
 _HOMES = {
     "Checkpoint": "checkpoint",
     "Plan": "plan",
     "Report": "report",
     "export_checkpoint": "pipeline",
+    "export_onnx": "onnx",
     "plan_export": "pipeline",
 }
 

@@ -18,11 +18,20 @@ from .calibration import DEFAULT_TOKENS, calibration_passages
 from .checkpoint import Checkpoint
 from .coding import Coding
 from .norms import NORMS
+from .onnx import (
+    import_onnx,
+    is_packed,
+    packing_place,
+    plan_onnx,
+    read_spec,
+    refuse_packing,
+    write_onnx,
+)
 from .partial import unfinished
-from .pipeline import plan_export, write_plan
+from .pipeline import check_target, plan_export, write_plan
 from .plan import SHARD_BYTES, Plan
 from .recipe_file import find_recipe
-from .report import loss_table, plan_dict, plan_table
+from .report import Report, loss_table, plan_dict, plan_table
 
 _BASES = ("int4", "int8", "bf16", "f32")
 _METHODS = tuple(method for method in METHODS if method != "absmax")
@@ -32,12 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 failed or interrupted, 2 wrong usage."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    choice = _recipe(parser, options)
     if options.out is None and not options.dry_run:
         parser.error("-o OUT is needed (or --dry-run)")
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return _run(options, find_recipe(choice))
+        return _run_onnx(parser, options) if options.format == "onnx" else _run(parser, options)
     except CloverError as problem:
         print(f"clover-export: {problem}", file=sys.stderr)
     except KeyboardInterrupt:
@@ -60,9 +68,23 @@ def _parser() -> argparse.ArgumentParser:
         description="Pack a PyTorch checkpoint folder for clover-edge, quantising it on the way.",
     )
     parser.add_argument(
-        "checkpoint", type=Path, metavar="CHECKPOINT", help="Hugging Face folder, or GGUF file"
+        "checkpoint",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="Hugging Face folder, or GGUF file; for ONNX a packed folder, too",
     )
     parser.add_argument("-o", "--out", type=Path, metavar="OUT", help="new or empty folder")
+    parser.add_argument(
+        "--format",
+        choices=("packed", "onnx"),
+        default="packed",
+        help="a packed folder (default), or ONNX graphs of one for onnxruntime",
+    )
+    parser.add_argument(
+        "--activations",
+        choices=("int8", "float", "core"),
+        help="of ONNX graphs: what quantised weights meet (default int8: the fastest)",
+    )
     base = parser.add_mutually_exclusive_group()
     for name in _BASES:
         base.add_argument(
@@ -161,26 +183,45 @@ def _recipe(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str
     return str(exact or base)
 
 
-def _run(options: argparse.Namespace, recipe: Recipe) -> int:
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if options.activations:
+        parser.error("--activations is of --format onnx")
     started = time.monotonic()
+    recipe = find_recipe(_recipe(parser, options))
+    plan, report = _pack(options, recipe, options.out)
+    if report is None:
+        return 0
+    _print_end(options.out, plan.file_bytes, started)
+    if options.json:
+        _print_json(report.as_dict())
+    return _measure(options) if options.report else 0
+
+
+def _pack(
+    options: argparse.Namespace, recipe: Recipe, out: Path, *, graphs: bool = False
+) -> tuple[Plan, Report | None]:
+    """The checkpoint's packed folder; no report where the plan is all that is asked for. `graphs`:
+    it is to become ONNX."""
     coding = Coding(options.method, threads=options.threads)
     with Checkpoint(options.checkpoint, preview_tensors=options.preview_tensors) as source:
         plan = plan_export(source, recipe, options.group_size, options.shard_size)
+        if graphs:
+            read_spec(plan.model.spec)
         print(plan_table(plan), file=sys.stderr)
         for warning in plan.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         if options.dry_run:
             if options.json:
                 _print_json(plan_dict(plan))
-            return 0
+            return plan, None
         passages = calibration_passages(
             source, plan.model.spec, options.method, options.calib, options.calib_tokens
         )
-        with _Bar(plan) as bar:
+        with _Bar(plan.parameters, "w") as bar:
             report = write_plan(
                 source,
                 plan,
-                options.out,
+                out,
                 coding=coding,
                 passages=passages,
                 norm=options.norm,
@@ -190,11 +231,65 @@ def _run(options: argparse.Namespace, recipe: Recipe) -> int:
     for warning in report.coding.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(loss_table(report), file=sys.stderr)
-    seconds = time.monotonic() - started
-    print(f"{options.out}: {plan.file_bytes:,} bytes in {seconds:.1f} s", file=sys.stderr)
+    return plan, report
+
+
+def _run_onnx(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    import_onnx()
+    given = [flag for name, flag in _PACKING.items() if _is_given(parser, options, name)]
+    given += [f"--{options.base}"] if options.base else []
+    if is_packed(options.checkpoint):
+        refuse_packing(options.checkpoint, given)
+        return _write_onnx(options, options.checkpoint)
+    recipe = find_recipe(_recipe(parser, options))
+    for flag in ("--resume", "--report"):
+        if flag in given:
+            parser.error(f"{flag} is not of --format onnx: pack first, then export what is packed")
+    if options.dry_run:
+        _pack(options, recipe, options.out, graphs=True)
+        return 0
+    check_target(options.out)
+    with packing_place(options.out) as packed:
+        _pack(options, recipe, packed, graphs=True)
+        return _write_onnx(options, packed)
+
+
+def _write_onnx(options: argparse.Namespace, packed: Path) -> int:
+    started = time.monotonic()
+    plan = plan_onnx(packed, activations=options.activations or "int8")
+    if not options.dry_run:
+        with _Bar(plan.nbytes, "B") as bar:
+            write_onnx(plan, options.out, progress=bar.update)
+        _print_end(options.out, plan.nbytes, started)
+    else:
+        print(f"{', '.join(plan.files.values())}: {plan.nbytes:,} bytes", file=sys.stderr)
     if options.json:
-        _print_json(report.as_dict())
-    return _measure(options) if options.report else 0
+        _print_json(plan.as_dict())
+    return 0
+
+
+# Options that say how to pack, by where argparse keeps them.
+_PACKING = {
+    "recipe": "--recipe",
+    "group_size": "--group-size",
+    "method": "--method",
+    "calib": "--calib",
+    "calib_tokens": "--calib-tokens",
+    "threads": "--threads",
+    "norm": "--norm",
+    "shard_size": "--shard-size",
+    "resume": "--resume",
+    "preview_tensors": "--preview-tensors",
+    "report": "--report",
+}
+
+
+def _is_given(parser: argparse.ArgumentParser, options: argparse.Namespace, name: str) -> bool:
+    return bool(getattr(options, name) != parser.get_default(name))
+
+
+def _print_end(out: Path, nbytes: int, started: float) -> None:
+    print(f"{out}: {nbytes:,} bytes in {time.monotonic() - started:.1f} s", file=sys.stderr)
 
 
 def _measure(options: argparse.Namespace) -> int:
@@ -228,14 +323,14 @@ def _measure(options: argparse.Namespace) -> int:
 class _Bar:
     """A progress bar on a terminal, nothing elsewhere."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._total = plan.parameters
+    def __init__(self, total: int, unit: str) -> None:
+        self._total, self._unit = total, unit
 
     def __enter__(self) -> _Bar:
         from tqdm import tqdm
 
         self._bar: Any = tqdm(
-            total=self._total, unit="w", unit_scale=True, disable=None, file=sys.stderr
+            total=self._total, unit=self._unit, unit_scale=True, disable=None, file=sys.stderr
         )
         return self
 

@@ -118,7 +118,7 @@ def write_plan(
         raise ArgumentError(f"norm must be auto, {' or '.join(NORMS)}, not {norm!r}")
     if coding.method in CALIBRATED and not passages and coding.calibrations is None:
         raise ArgumentError(f"method {coding.method} needs calibration")
-    target = _check_target(Path(out))
+    target = check_target(Path(out))
     _check_room(target, plan, resume)
     _check_memory(plan)
     for name in COPIED:
@@ -175,7 +175,8 @@ def _norm_offset(source: Checkpoint, model: Model, norm: str) -> float:
     return known
 
 
-def _check_target(out: Path) -> Path:
+def check_target(out: Path) -> Path:
+    """The folder to write, which is absent or empty; ExportError where it cannot be written."""
     target = out.resolve()
     if target.exists() and not target.is_dir():
         raise ExportError(f"{out}: is there already, and is not a folder")

@@ -19,10 +19,10 @@ void Decoder::decode_blocks() {
 }
 
 // Whether a block's commit waits for the next one's first pass. Where the commit decides the
-// next block's first token, it cannot.
+// next block's first token, it cannot; where a backend computes, it would be a pass of its own there.
 bool Decoder::fuses() const {
     return mode_ == DecodeMode::diffusion && o_.fused_commit && !m_.spec.row_before_decides() &&
-           !m_.spec.uniform_noise() && !m_.spec.full_mask();
+           !m_.spec.uniform_noise() && !m_.spec.full_mask() && !m_.executor;
 }
 
 // Masks up to the end of the block that the state has open, or of the next one. The row before it may have

@@ -74,6 +74,8 @@ void Decoder::check_blocks(bool empty) const {
         throw ArgumentError("factor is not supported of a strategy other than low_confidence_dynamic");
     if (!o_.strategy.plain() && o_.editing.on())
         throw ArgumentError("strategy and factor are not supported together with edit_threshold");
+    if (o_.skip_rows)
+        m_.require_kernels("skip_rows");
     if (o_.skip_rows && o_.editing.on())
         throw ArgumentError("skip_rows is not supported together with edit_threshold, which looks at all rows");
     if (o_.skip_rows && m_.spec.has(LayerKind::deltanet) && m_.spec.causal_delta())
@@ -104,6 +106,8 @@ void Decoder::check_drafter(int64_t tokens) const {
 void Decoder::check(const std::vector<int> &prompt) const {
     const SamplingOptions &s = o_.sampling;
     m_.require_words();
+    if (mode_ == DecodeMode::speculative)
+        m_.require_kernels("mode speculative");
     check_range("max_new_tokens", double(o_.max_new_tokens), 0, kLarge);
     const bool empty = prompt.empty() && !state_.decided(); // nothing decides a first token
     if (mode_ != DecodeMode::diffusion && m_.spec.uniform_noise())

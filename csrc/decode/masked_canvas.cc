@@ -22,6 +22,8 @@ void Decoder::check_unmasking() const {
     if (!full && (o_.cache != StepCache::none || !c.plain() || o_.stop_penalty != 0))
         throw ArgumentError("cache, eps, confidence, confidence_temperature and stop_penalty are for models of mask "
                             "\"full\"");
+    if (o_.cache != StepCache::none)
+        m_.require_kernels("cache");
     if (full && (o_.editing.on() || o_.sub_block || o_.skip_rows || o_.credit > 0))
         throw ArgumentError("edit_threshold, sub_block, skip_rows and credit are not supported of mask \"full\"");
     if (c.eps > 0 && o_.policy.steps == 0)

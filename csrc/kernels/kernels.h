@@ -180,9 +180,11 @@ struct Kernels {
     // x *= sigmoid(gate)
     void (*sigmoid_mul)(float *x, int64_t ldx, const float *gate, int64_t ldg, int rows, int n);
     // Projection of rows by the head over tiles [tile0, tile1), reduced to statistics of its stripes; no logits kept
-    // (y is not used). out [head_stripes(tile1 - tile0), rows]; scratch: head_scratch_floats(rows).
+    // (y is not used). out [head_stripes(tile1 - tile0), rows]; scratch: head_scratch_floats(rows). A matrix without
+    // data stands for logits that are known: they are the activations x.
     void (*head_stats)(const MatmulCall &, const HeadRule &, float *scratch, HeadStats *out);
-    // The logits of one stripe, at most kHeadStripe ids from tile0: out [rows, kHeadStripe], -inf where no real id is.
+    // The logits of one stripe, at most kHeadStripe ids from tile0, likewise: out [rows, kHeadStripe], -inf where no
+    // real id is.
     void (*head_logits)(const MatmulCall &, const HeadRule &, float *out);
 };
 

@@ -82,6 +82,10 @@ float dot(const MatmulCall &call, int column, int row) {
     return dot_float(call.w, column, call.a.x + source * call.a.ldx);
 }
 
+float head_logit(const MatmulCall &call, int id, int row) {
+    return call.w.data ? dot(call, id, row) : call.a.x[source_row(call, row) * call.a.ldx + id];
+}
+
 float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
 float rsqrt_mean(const float *x, int n, float eps) {
@@ -216,7 +220,7 @@ void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
         for (int i = 0; i < kHeadStripe; ++i) {
             const int id = first + i;
             const bool real = id < last && id < rule.valid && id != rule.banned;
-            float z = real ? dot(call, id, r) : -std::numeric_limits<float>::infinity();
+            float z = real ? head_logit(call, id, r) : -std::numeric_limits<float>::infinity();
             if (real && rule.softcap > 0) // z - z: what is not finite must not look like the cap
                 z = rule.softcap * std::tanh(z / rule.softcap) + (z - z);
             out[r * kHeadStripe + i] = z;

@@ -68,6 +68,15 @@ inline void soften(float cap, int n, int rows, float *logits) {
         });
 }
 
+// Known logits of ids [first, first + n).
+inline void copy_logits(const MatmulCall &call, int first, int n, float *out) {
+    for (int r = 0; r < call.rows; ++r) {
+        const float *logits = call.a.x + source_row(call, r) * call.a.ldx + first;
+        for (int i = 0; i < n; ++i)
+            out[r * kHeadStripe + i] = logits[i];
+    }
+}
+
 void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
     const Columns range = columns(call);
     const int last = smaller(smaller(range.last, rule.valid), range.first + kHeadStripe);
@@ -75,7 +84,10 @@ void head_logits(const MatmulCall &call, const HeadRule &rule, float *out) {
     if (n > 0) {
         MatmulCall stripe = call;
         stripe.tile1 = (last + kTileRows - 1) / kTileRows;
-        project(stripe, {out, kHeadStripe, range.first});
+        if (call.w.data)
+            project(stripe, {out, kHeadStripe, range.first});
+        else
+            copy_logits(call, range.first, n, out);
         if (rule.softcap > 0)
             soften(rule.softcap, n, call.rows, out);
         penalise(rule, range.first, n, call.rows, out);

@@ -39,6 +39,7 @@ void Model::check_drafts_for(const Model &target) const {
     if (!spec.drafter())
         throw UnsupportedModel("the model given as a drafter is none");
     target.require_words();
+    target.require_kernels("a drafter");
     const int layers = int(target.spec.layers.size()), last = spec.drafts_for_layers.back();
     require(spec.vocab_size == target.spec.vocab_size, "vocab_size", spec.vocab_size, target.spec.vocab_size);
     require(spec.hidden_size == target.spec.hidden_size, "hidden_size", spec.hidden_size, target.spec.hidden_size);

@@ -239,6 +239,8 @@ void set_angles(Pass &p) {
 }
 
 void forward(Pass &p) {
+    if (p.model.executor)
+        return execute(p);
     p.state.reserve_kept(p.committed);
     p.each_chunk([&] { embed(p); });
     if (p.block_rows && p.model.spec.self_conditioning_intermediate)

@@ -88,6 +88,9 @@ struct Pass {
 // whose output is not finite.
 void forward(Pass &);
 
+// The same by the model's executor.
+void execute(Pass &);
+
 // What rows see of each other in a mixer: attention's keys and values, from scratch.x [n, H]. (DeltaNet's rows are one
 // chunk, whose mixer does it all.)
 void mixer_inputs(Pass &, int layer);

@@ -21,6 +21,25 @@ Product normalise(Model &m, const float *hidden, const std::vector<int> &rows, c
     return {head, m.scratch.x.activations(head, 0, count), nullptr, count, nullptr, 0};
 }
 
+// Logits of the chosen rows, by the model's executor, as a product: kernels.h.
+Product computed(Model &m, const float *hidden, const std::vector<int> &rows) {
+    const int vocab = m.spec.vocab_size, width = m.spec.hidden_size, count = int(rows.size());
+    m.scratch.reserve(count);
+    float *chosen = m.scratch.y.data();
+    for (int i = 0; i < count; i++)
+        std::copy_n(hidden + int64_t(rows[size_t(i)]) * width, width, chosen + int64_t(i) * width);
+    const float *logits = count ? m.executor->head(chosen, count) : nullptr;
+    return {{nullptr, Scheme::f32, vocab, vocab, 0},
+            {logits, vocab, nullptr, 0, nullptr, nullptr, count, vocab, block_of(vocab)},
+            nullptr,
+            count,
+            nullptr,
+            0};
+}
+
+// What is still to be done to logits.
+float softcap_of(const Model &m) { return m.executor ? 0 : m.spec.logit_softcap; }
+
 [[noreturn]] void not_finite() { throw Error("head: a logit is not finite"); }
 
 } // namespace
@@ -32,11 +51,15 @@ void head_logits(Model &m, const float *hidden, const std::vector<int> &rows, fl
         head_logits(m, hidden, {rows.begin(), rows.begin() + room}, out, normed_by);
         return head_logits(m, hidden, {rows.begin() + room, rows.end()}, out + room * vocab, normed_by);
     }
-    Product product = normalise(m, hidden, rows, normed_by);
-    product.y = out;
-    product.ldy = vocab;
-    multiply(m.kernels, m.pool, {product});
-    const float cap = m.spec.logit_softcap;
+    if (m.executor) {
+        std::copy_n(computed(m, hidden, rows).a.x, int64_t(rows.size()) * vocab, out);
+    } else {
+        Product product = normalise(m, hidden, rows, normed_by);
+        product.y = out;
+        product.ldy = vocab;
+        multiply(m.kernels, m.pool, {product});
+    }
+    const float cap = softcap_of(m);
     m.pool.run(int64_t(rows.size()), [&](int64_t r, int) {
         if (!std::all_of(out + r * vocab, out + (r + 1) * vocab, [](float x) { return std::isfinite(x); }))
             not_finite();
@@ -106,8 +129,8 @@ HeadPass head_pass(Model &m, const float *hidden, const std::vector<int> &rows, 
                    const Model *normed_by) {
     rule.valid = m.spec.valid_vocab;
     rule.banned = mask_too ? -1 : m.spec.mask_token_id;
-    rule.softcap = m.spec.logit_softcap;
-    const Product product = normalise(m, hidden, rows, normed_by);
+    rule.softcap = softcap_of(m);
+    const Product product = m.executor ? computed(m, hidden, rows) : normalise(m, hidden, rows, normed_by);
     return HeadPass(m.kernels, m.pool, product, rule, m.scratch.head_parts.data(), m.scratch.head_work.data());
 }
 

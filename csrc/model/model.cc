@@ -114,12 +114,19 @@ bool copy_weights(const std::vector<std::string> &files, const ModelOptions &opt
 
 Model::Model(const Spec &s, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
              const ModelOptions &options)
-    : spec(checked(s)), weights(load_weights(spec, files, table, copy_weights(files, options))),
+    : spec(checked(s)), executor(options.executor),
+      weights(executor ? Weights{} : load_weights(spec, files, table, copy_weights(files, options))),
       kernels(clover::kernels(options.isa.empty() ? nullptr : options.isa.c_str())), pool(options.threads),
       scratch(spec, weights, pool.size()), delta_closed(options.delta_closed), kv_format(options.kv),
       read_ahead(options.read_ahead.value_or(options.mmap && weights.bytes > available_memory())),
       asked(spec.layers.size() * size_t(spec.num_experts)), inv_freq(inverse_frequencies(spec)),
       local_inv_freq(local_frequencies(spec)) {
+    if (kv_format != KvFormat::f32)
+        require_kernels("kv other than \"f32\"");
+    if (spec.drafter())
+        require_kernels("drafts_for_layers");
+    if (spec.self_conditioning_intermediate)
+        require_kernels("self_conditioning_intermediate");
     require_memory("the weights that every pass reads", weights.dense_bytes);
 }
 
@@ -163,6 +170,8 @@ void Model::check_coreset(int coreset, double share) const {
                             std::to_string(spec.top_k) + ", " + std::to_string(spec.num_experts) + "]");
     if (!(share >= 0 && share <= 1))
         throw ArgumentError("coreset_share " + std::to_string(share) + " is outside [0, 1]");
+    if (coreset || share > 0)
+        require_kernels(coreset ? "coreset " + std::to_string(coreset) : "coreset_share");
     if ((coreset || share > 0) && spec.full_mask())
         throw UnsupportedModel("a coreset is not supported of mask \"full\"");
 }
@@ -185,6 +194,8 @@ void Model::commit(State &state, const std::vector<int> &ids, Logits want, bool 
     const int64_t n = int64_t(ids.size());
     if (rollback && n > kChunkRows)
         throw ArgumentError("a commit with rollback takes at most " + std::to_string(kChunkRows) + " tokens");
+    if (rollback)
+        require_kernels("rollback");
     if (rollback && spec.sees_ahead())
         throw UnsupportedModel("a commit with rollback is not supported of mask \"" + spec.mask + "\"");
     if (spec.full_mask())
@@ -254,6 +265,7 @@ void Model::check_preview(const State &state, const std::vector<int> &ids, const
         throw ArgumentError("width " + std::to_string(options.width) + " is negative");
     if (!options.rows)
         return;
+    require_kernels("rows left out");
     if (spec.has(LayerKind::deltanet) && spec.causal_delta())
         throw UnsupportedModel("rows cannot be left out of a recurrence over the block");
     if (spec.self_conditioning_intermediate)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "model/block.h"
+#include "model/executor.h"
 #include "model/scratch.h"
 #include "model/spec.h"
 #include "model/state.h"
@@ -25,7 +27,8 @@ struct ModelOptions {
     // Experts are asked from disk whenever they are chosen, not just the first time; unset: where memory cannot hold
     // all.
     std::optional<bool> read_ahead;
-    bool mmap = true; // weights mapped from their files, or else copied into memory on huge pages
+    bool mmap = true;                   // weights mapped from their files, or else copied into memory on huge pages
+    std::shared_ptr<Executor> executor; // computes the passes, and there are no weights; null: the kernels do
 };
 
 // Totals since the model was loaded; a caller takes differences.
@@ -61,8 +64,8 @@ using Observer = std::function<void(int layer, Half, int rows)>;
 
 class Model {
   public:
-    // Throws FormatError, UnsupportedError (model or processor), and MemoryError where the dense weights cannot
-    // stay in memory.
+    // Throws FormatError, UnsupportedError (model or processor, or what an executor does not compute), and MemoryError
+    // where the dense weights cannot stay in memory.
     Model(const Spec &, const std::vector<std::string> &files, const std::vector<TensorRow> &table,
           const ModelOptions &);
 
@@ -118,8 +121,11 @@ class Model {
     void check_drafts_for(const Model &target) const;
     void require_words() const;   // throws UnsupportedModel where the model is a drafter
     void require_preview() const; // throws UnsupportedModel where the model is autoregressive
+    // Throws UnsupportedModel naming what only passes by the kernels have, where there is an executor.
+    void require_kernels(const std::string &what) const;
 
     const Spec spec;
+    const std::shared_ptr<Executor> executor; // may be null
     const Weights weights;
     const Kernels &kernels;
     ThreadPool pool;

@@ -14,7 +14,8 @@ Forms expert_forms(const LayerWeights &w) {
     return form_of(w.moe.gate.first) | form_of(w.moe.up.first) | form_of(w.moe.shared_gate_up);
 }
 
-Scratch::Scratch(const Spec &spec, const Weights &weights, int threads) : spec_(spec), threads_(threads) {
+Scratch::Scratch(const Spec &spec, const Weights &weights, int threads)
+    : spec_(spec), passes_(!weights.layers.empty()), threads_(threads) {
     int widest = spec.hidden_size; // of a norm without weight
     x_forms_ = form_of(weights.head) | form_of(weights.self_conditioning.forward.gate_up);
     inner_forms_ = form_of(weights.self_conditioning.forward.down);
@@ -50,6 +51,10 @@ void Scratch::visit(Self &self, int64_t n, int64_t total, int64_t mixer_floats, 
     const int64_t heads = deltanet ? s.delta_v_heads : 0, pairs = n * s.top_k;
     buffer(self.h, total * s.hidden_size);
     buffer(self.y, total * s.hidden_size);
+    buffer(self.head_parts, head_stripes(tiles_of(s.vocab_size)) * n);
+    buffer(self.head_work, self.threads_ * head_scratch_floats(int(n)));
+    if (!self.passes_)
+        return;
     input(self.x, n, s.hidden_size, self.x_forms_);
     input(self.context, n, s.hidden_size * int64_t(s.drafts_for_layers.size()), self.context_forms_);
     buffer(self.rope, self.attention_.empty() ? 0 : total * (s.rotary_dim + s.local_rotary_dim()));
@@ -83,8 +88,6 @@ void Scratch::visit(Self &self, int64_t n, int64_t total, int64_t mixer_floats, 
     buffer(self.soft, soft ? n * s.hidden_size : 0);
     buffer(self.soft_weights, soft ? n * kSoftChunk : 0);
     buffer(self.soft_columns, soft ? int64_t(s.hidden_size) * kSoftChunk : 0);
-    buffer(self.head_parts, head_stripes(tiles_of(s.vocab_size)) * n);
-    buffer(self.head_work, self.threads_ * head_scratch_floats(int(n)));
 }
 
 int64_t Scratch::mixer_floats(int rows) const {

@@ -80,6 +80,7 @@ class Scratch {
                       OnInput &&input);
 
     Spec spec_;
+    bool passes_;                           // are computed here, by weights
     std::vector<AttentionShape> attention_; // of the attention layers
     Forms x_forms_ = 0, mixed_forms_ = 0, expert_forms_ = 0, inner_forms_ = 0, context_forms_ = 0;
     int threads_;

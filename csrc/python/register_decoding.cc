@@ -23,7 +23,6 @@ std::vector<bool> accept_least_entropy(const std::vector<double> &entropy, doubl
     return std::vector<bool>(accepted.begin(), accepted.end());
 }
 
-// The logits become a head whose rows have one column, and the activations are 1.
 Pick pick_from(const Floats &logits, int valid_vocab, int mask_token_id, const DecodeOptions &options,
                const Occurrences &seen, double u) {
     const SamplingOptions &sampling = options.sampling;
@@ -32,9 +31,8 @@ Pick pick_from(const Floats &logits, int valid_vocab, int mask_token_id, const D
     rule.valid = valid_vocab;
     rule.banned = mask_token_id;
     const int n = int(logits.size());
-    const float one = 1;
-    const Activations row{&one, 1, nullptr, 0, nullptr, nullptr, 1, 1, 1};
-    const Product product{{logits.data(), Scheme::f32, n, 1, 0}, row, nullptr, 1, nullptr, 0};
+    const Activations row{logits.data(), n, nullptr, 0, nullptr, nullptr, 1, n, block_of(n)};
+    const Product product{{nullptr, Scheme::f32, n, n, 0}, row, nullptr, 1, nullptr, 0};
     ThreadPool pool(1);
     std::vector<HeadStats> parts(size_t(head_stripes(tiles_of(n))));
     std::vector<float> work(size_t(head_scratch_floats(1)));

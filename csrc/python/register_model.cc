@@ -11,6 +11,7 @@
 #include "model/self_conditioning.h"
 #include "python/bindings.h"
 #include "python/engine.h"
+#include "python/executor.h"
 
 namespace py = pybind11;
 
@@ -56,14 +57,19 @@ KvFormat kv_from(const std::string &name) {
 std::shared_ptr<Engine> make_engine(const py::dict &spec, const std::vector<std::string> &files,
                                     const py::list &tensors, int threads, const std::optional<std::string> &isa,
                                     const std::string &delta_form, bool mmap, const std::string &kv,
-                                    const std::optional<bool> &read_ahead) {
+                                    const std::optional<bool> &read_ahead, const py::object &external) {
     if (threads < 0 || threads > 1024)
         throw ArgumentError("threads " + std::to_string(threads) + " is outside [0, 1024]");
     if (delta_form != "sequential" && delta_form != "closed")
         throw ArgumentError("delta_form \"" + delta_form + "\" is neither \"sequential\" nor \"closed\"");
     const Spec plain_spec = spec_from(spec);
     const std::vector<TensorRow> table = table_from(tensors);
-    const ModelOptions options{threads, isa.value_or(""), delta_form == "closed", kv_from(kv), read_ahead, mmap};
+    ModelOptions options{threads, isa.value_or(""), delta_form == "closed", kv_from(kv), read_ahead, mmap, nullptr};
+    if (!external.is_none()) {
+        if (!table.empty() || !files.empty())
+            throw ArgumentError("external: takes no files and no tensors");
+        options.executor = std::make_shared<PythonExecutor>(external, plain_spec);
+    }
     const py::gil_scoped_release released;
     return std::make_shared<Engine>(plain_spec, files, table, options);
 }
@@ -226,7 +232,9 @@ constexpr const char *kModelDoc =
     "best. delta_form: \"sequential\" or \"closed\", how commits of two rows and more compute DeltaNet.\n"
     "mmap: False copies the weights into huge pages. kv: \"f32\", \"f16\" or \"int8\", how keys and values are kept.\n"
     "read_ahead: ask the disk for experts whenever they are chosen, not just the first time (None: where\n"
-    "memory cannot hold the weights).\n"
+    "memory cannot hold the weights). external: an object that computes the passes instead, without files and\n"
+    "tensors: forward(mode, ids, positions, sees_from, sees_to, history_width, caches) -> (hidden [n, H], new) and\n"
+    "head(hidden [m, H]) -> logits [m, vocab_size], see docs/onnx.md.\n"
     "Raises ModelFormatError, UnsupportedModelError, UnsupportedDeviceError, ArgumentError.";
 
 constexpr const char *kCommitDoc =
@@ -266,7 +274,8 @@ void register_model(py::module_ &m) {
     model
         .def(py::init(&make_engine), py::arg("spec"), py::arg("files"), py::arg("tensors"), py::kw_only(),
              py::arg("threads") = 0, py::arg("isa") = py::none(), py::arg("delta_form") = "sequential",
-             py::arg("mmap") = true, py::arg("kv") = "f32", py::arg("read_ahead") = py::none())
+             py::arg("mmap") = true, py::arg("kv") = "f32", py::arg("read_ahead") = py::none(),
+             py::arg("external") = py::none())
         .def_property_readonly(
             "isa", [](const Engine &e) { return e.model.kernels.isa; }, "Kernels in use.")
         .def_property_readonly(

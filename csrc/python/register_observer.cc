@@ -58,6 +58,7 @@ Observer observer_of(const Model &m, py::object callback) {
 
 void observe(Engine &engine, const py::object &callback) {
     Observer observer;
+    engine.model.require_kernels("observe");
     if (!callback.is_none())
         observer = observer_of(engine.model, callback);
     {

@@ -56,6 +56,20 @@ class Constraint(Protocol):
     def allowed(self) -> None: ...
     def advance(self, token: int, room: int) -> bool: ...
 
+class External(Protocol):
+    def forward(
+        self,
+        mode: Literal["commit", "preview"],
+        ids: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        sees_from: NDArray[np.int64],
+        sees_to: NDArray[np.int64],
+        history_width: float,
+        caches: Mapping[str, Floats],
+        /,
+    ) -> tuple[Floats, dict[str, Floats]]: ...
+    def head(self, hidden: Floats, /) -> Floats: ...
+
 @final
 class Block:
     def __init__(self) -> None: ...
@@ -99,6 +113,7 @@ class Model:
         mmap: bool = True,
         kv: Literal["f32", "f16", "int8"] = "f32",
         read_ahead: bool | None = None,
+        external: External | None = None,
     ) -> None: ...
     @property
     def isa(self) -> str: ...

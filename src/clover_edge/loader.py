@@ -7,7 +7,7 @@ checked by the core, which trusts no caller.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 FORMAT_VERSION = 1
 INDEX_NAME = "model.safetensors.index.json"
+ONNX_DATA = "model.onnx.data"  # the tensors of all graphs
+# Defaults of generation that only the core's own passes have; without them decoding is exact.
+OF_CORE = ("cache", "coreset_size", "coreset_share", "skip_rows", "refresh")
 PAD_PREFIX = "__pad__."
 PARTS = ("gate", "up", "down")
 ALIGNMENT = 64
@@ -37,15 +40,20 @@ class PackedFolder:
     recipe: str
     group_size: int
     spec: Mapping[str, Any]
-    generation: Mapping[str, Any]
-    entries: Mapping[str, Mapping[str, Any]]  # config.json's "tensors"
-    sizes: Mapping[str, int]  # stored bytes of each entry
-    files: tuple[Path, ...]
-    table: tuple[Mapping[str, Any], ...]  # rows for the core
+    generation: Mapping[str, Any]  # of an ONNX folder without the options in OF_CORE
+    files: tuple[Path, ...] = ()  # of weights, or graphs and their data
+    # config.json's "tensors", stored bytes of each, and the core's rows of them; of an ONNX folder
+    # there are none
+    entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    table: tuple[Mapping[str, Any], ...] = ()
+    # Of an ONNX folder: file names of its graphs, "preview" (absent where the model is
+    # autoregressive), "commit" and "head"
+    graphs: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_folder(path: str | Path) -> PackedFolder:
-    """Reads a packed folder's description and its files' headers; no weight is read.
+    """Reads what a packed or ONNX folder says of itself, and its files' headers; no weight is read.
 
     Raises ModelFormatError naming file, field and reason, UnsupportedModelError for a format
     version or model that this version does not serve.
@@ -59,6 +67,26 @@ def read_folder(path: str | Path) -> PackedFolder:
     where = str(config_path)
     spec = _object(where, "clover_edge.spec", ours.get("spec"))
     generation = _object(where, "clover_edge.generation", ours.get("generation"))
+    described = PackedFolder(
+        path=folder,
+        family=_field(where, ours, "family", str),
+        recipe=_field(where, ours, "recipe", str),
+        group_size=_field(where, ours, "group_size", int),
+        spec=spec,
+        generation=generation,
+    )
+    form = ours.get("format", "packed")
+    if form == "onnx":
+        graphs = _graphs(folder, where, ours, bool(spec.get("preview", True)))
+        paths = [folder / name for name in graphs.values()]
+        return replace(
+            described,
+            generation={k: v for k, v in generation.items() if k not in OF_CORE},
+            files=(*paths, folder / ONNX_DATA),
+            graphs=graphs,
+        )
+    if form != "packed":
+        raise ModelFormatError(where, "clover_edge.format", f"{form!r} is neither packed nor onnx")
     entries = _object(where, "clover_edge.tensors", ours.get("tensors"))
     files, placed = _headers(folder)
     _same_names(where, set(entries), {name for name in placed if not name.startswith(PAD_PREFIX)})
@@ -66,13 +94,8 @@ def read_folder(path: str | Path) -> PackedFolder:
     for name, entry in entries.items():
         number, header = placed[name]
         table.extend(_rows(str(files[number]), name, entry, number, header))
-    return PackedFolder(
-        path=folder,
-        family=_field(where, ours, "family", str),
-        recipe=_field(where, ours, "recipe", str),
-        group_size=_field(where, ours, "group_size", int),
-        spec=spec,
-        generation=generation,
+    return replace(
+        described,
         entries=entries,
         sizes={name: placed[name][1].nbytes for name in entries},
         files=tuple(files),
@@ -98,6 +121,13 @@ def open_core(
     from . import _core
 
     where = str(folder.path / "config.json")
+    if folder.graphs:
+        raise ModelFormatError(
+            where,
+            "clover_edge.format",
+            "is 'onnx', and the core reads packed folders: load(…, backend='onnxruntime') and "
+            "--backend onnxruntime run this one",
+        )
     try:
         return _core.Model(
             dict(folder.spec),
@@ -152,6 +182,23 @@ def _field(path: str, ours: Mapping[str, Any], name: str, kind: type[T]) -> T:
     if type(value) is not kind:
         raise ModelFormatError(path, f"clover_edge.{name}", f"{value!r} is no {kind.__name__}")
     return value
+
+
+def _graphs(folder: Path, where: str, ours: Mapping[str, Any], preview: bool) -> dict[str, str]:
+    """The graphs' file names, which exist, and so does their data."""
+    graphs = _object(where, "clover_edge.graphs", ours.get("graphs"))
+    wanted = {"commit", "head", *(("preview",) if preview else ())}
+    if set(graphs) != wanted:
+        reason = f"are {', '.join(sorted(graphs)) or 'none'}, not {', '.join(sorted(wanted))}"
+        raise ModelFormatError(where, "clover_edge.graphs", reason)
+    for kind, name in (*graphs.items(), ("data", ONNX_DATA)):
+        if not isinstance(name, str) or not name or Path(name).name != name:
+            raise ModelFormatError(
+                where, f"clover_edge.graphs.{kind}", f"{name!r} is no plain file name"
+            )
+        if not (folder / name).is_file():
+            raise ModelFormatError(str(folder / name), "file", "does not exist")
+    return graphs
 
 
 def _same_names(path: str, described: set[str], stored: set[str]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from .errors import OutOfMemoryError
 from .loader import PackedFolder, open_core
 
 PACKAGES = ("clover-edge", "numpy", "tokenizers", "jinja2", "tqdm")
-OPTIONAL = ("torch", "gguf", "matplotlib", "llguidance", "fastapi", "uvicorn")
+OPTIONAL = ("torch", "gguf", "matplotlib", "llguidance", "fastapi", "uvicorn", "onnxruntime")
 UNKNOWN_MEMORY = 2**63 - 1
 
 
@@ -79,7 +79,7 @@ def available_memory() -> int | None:
 
 def cuda_state() -> str:
     """Whether this build computes on NVIDIA GPUs, and whether there is a driver for one."""
-    built = importlib.util.find_spec("clover_edge._cuda") is not None
+    built = find_spec("clover_edge._cuda") is not None
     driver = Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvhost-gpu").exists()
     return ("built" if built else "not built") + (
         ", a driver is there" if driver else ", no driver"
@@ -109,6 +109,22 @@ def describe() -> dict[str, Any]:
         "threads": {**limits, "why": threads_why(limits)},
         "memory": {"total": total_memory(), "available": available_memory()},
         "cuda": cuda_state(),
+    }
+
+
+def fit_onnx(folder: PackedFolder) -> dict[str, Any]:
+    """What is known of an ONNX folder before it is opened, and the providers that this build of
+    onnxruntime has; "verdict": "runs" or "needs extra onnx"."""
+    if find_spec("onnxruntime") is None:
+        providers = []
+    else:
+        import onnxruntime
+
+        providers = onnxruntime.get_available_providers()
+    return {
+        "weights": sum(file.stat().st_size for file in folder.files),
+        "providers": providers,
+        "verdict": "runs" if providers else "needs extra onnx",
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Union
 
+from .backends import Provider, check_backend, open_onnxruntime
 from .chat import ChatTemplate, Thinking, Turn, read_template
 from .chat.chats import Chats
 from .drafter import Drafter, open_drafter, refuse_drafter
@@ -44,6 +45,7 @@ class Model(Chats):
         codec: TextCodec,
         template: ChatTemplate | None,
         drafter: Drafter | None = None,
+        providers: tuple[str, ...] = (),
     ) -> None:
         """Use `load`; this takes parts that are checked already."""
         self._folder = folder
@@ -51,6 +53,7 @@ class Model(Chats):
         self._codec = codec
         self._template = template
         self._drafter = drafter
+        self._providers = providers
         self._busy = threading.Lock()
         self._owner: int | None = None  # the thread that holds _busy
 
@@ -72,6 +75,11 @@ class Model(Chats):
     def drafter(self) -> Drafter | None:
         """The drafter beside it."""
         return self._drafter
+
+    @property
+    def backend(self) -> str:
+        """Who computes the passes: "core" or "onnxruntime"."""
+        return "onnxruntime" if self._folder.graphs else "core"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -210,7 +218,12 @@ class Model(Chats):
         from .summary import summarize
 
         core = self.core
-        runs = {"isa": core.isa, "threads": core.threads}
+        runs = {
+            "backend": self.backend,
+            "providers": list(self._providers),
+            "isa": core.isa,
+            "threads": core.threads,
+        }
         drafter = None if self._drafter is None else str(self._drafter.path)
         return {**summarize(self._folder), **runs, "drafter": drafter}
 
@@ -249,6 +262,8 @@ def load(
     mmap: bool = True,
     kv: Literal["f32", "f16", "int8"] = "f32",
     drafter: str | Path | None = None,
+    backend: Literal["core", "onnxruntime"] = "core",
+    providers: Sequence[Provider] | None = None,
 ) -> Model:
     """Opens a packed folder, as clover-export writes it. Local folders only.
 
@@ -259,6 +274,10 @@ def load(
     keys and values of committed tokens are kept: int8 takes a quarter of the memory (a scale for
     each token and head). `drafter`: the packed folder of a drafter for this autoregressive model,
     which then decodes in mode "speculative": the same text in fewer passes, where drafts are right.
+    `backend`: "onnxruntime" runs an ONNX folder (clover-export --format onnx) through onnxruntime's
+    `providers` (their names, or pairs of a name and its options; left out, the CPU's), where this
+    package has no kernels for a device. It needs kv "f32" and knows no coreset, skip_rows, cache,
+    quality, mode "speculative" and drafter; counters of experts and bytes stay 0.
     Raises ModelFormatError naming file, field and reason, ArgumentError naming what does not fit,
     UnsupportedModelError, UnsupportedDeviceError, OutOfMemoryError.
     """
@@ -266,12 +285,19 @@ def load(
         raise ArgumentError(f"threads: {threads!r} is not an integer from 1 to 1024")
     if kv not in ("f32", "f16", "int8"):
         raise ArgumentError(f"kv: {kv!r} is none of f32, f16, int8")
+    check_backend(backend, providers, drafter, mmap)
     folder = read_folder(path)
     refuse_drafter(folder)
     template = read_template(folder.path, special_tokens(folder.path))
     shown = () if template is None else template.markers
     codec = TextCodec(folder.path / "tokenizer.json", shown)
-    core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
+    used: tuple[str, ...] = ()
+    if backend == "core":
+        core = open_core(folder, threads=threads or 0, isa=isa, mmap=mmap, kv=kv)
+    else:
+        core, used = open_onnxruntime(
+            folder, providers=providers, threads=threads or 0, isa=isa, kv=kv
+        )
     drafts = (
         None
         if drafter is None
@@ -283,4 +309,4 @@ def load(
             "memory; experts will be read from disk as they are chosen",
             stacklevel=2,
         )
-    return Model(folder, core, codec, template, drafts)
+    return Model(folder, core, codec, template, drafts, used)

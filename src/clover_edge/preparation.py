@@ -78,6 +78,8 @@ def _planned(model: Model, options: Mapping[str, Any]) -> dict[str, Any]:
         return given
     if model.drafter is not None:
         raise ArgumentError(f"quality: {quality!r}: plans know no drafter")
+    if model.backend != "core":
+        raise ArgumentError(f"quality: {quality!r}: plans know the core alone, not {model.backend}")
     from .tuning import plan_for
 
     return {**plan_for(model, quality).options, **given}

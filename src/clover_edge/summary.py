@@ -68,18 +68,29 @@ def active_parameters(folder: PackedFolder) -> int:
 
 
 def summarize(folder: PackedFolder) -> dict[str, Any]:
-    """Family, recipe, spec, decode defaults and tensors by class; plain values."""
-    classes = tensor_classes(folder)
+    """Family, recipe, spec, decode defaults and tensors by class; plain values. Of an ONNX folder
+    graphs stand in for weights and tensors, and bytes are those of its files."""
+    if folder.graphs:
+        stored: dict[str, Any] = {
+            "bytes": sum(file.stat().st_size for file in folder.files),
+            "graphs": dict(folder.graphs),
+        }
+    else:
+        classes = tensor_classes(folder)
+        stored = {
+            "parameters": sum(row["parameters"] for row in classes),
+            "bytes": sum(row["bytes"] for row in classes),
+            "tensors": classes,
+        }
     return {
         "path": str(folder.path),
+        "format": "onnx" if folder.graphs else "packed",
         "format_version": FORMAT_VERSION,
         "family": folder.family,
         "recipe": folder.recipe,
         "group_size": folder.group_size,
-        "parameters": sum(row["parameters"] for row in classes),
-        "bytes": sum(row["bytes"] for row in classes),
+        **stored,
         "files": [file.name for file in folder.files],
-        "tensors": classes,
         "spec": dict(folder.spec),
         "generation": dict(folder.generation),
     }

@@ -69,12 +69,11 @@ def model_facts(folder: PackedFolder, core: CoreModel, kv: str) -> dict[str, Any
         "build_version": __version__,
         "cpu_info": cpu_name(),
         "gpu_info": "",
-        "backends": "CPU",
         "isa": core.isa,
         "model_filename": folder.path.resolve().name,
         "model_type": f"{facts['family']} {facts['recipe']}",
         "model_size": facts["bytes"],
-        "model_n_params": facts["parameters"],
+        "model_n_params": facts.get("parameters", 0),  # graphs do not say
         "n_active_params": active_parameters(folder),
         "n_batch": core.chunk_rows,
         "n_ubatch": core.chunk_rows,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import power
+from ..backends import Provider, check_backend, open_onnxruntime
 from ..driver import peak_memory
 from ..errors import ArgumentError
 from ..generation import (
@@ -43,20 +44,29 @@ class Benchmark:
         threads: int | None = None,
         isa: str | None = None,
         kv: Literal["f32", "f16", "int8"] = "f32",
+        backend: str = "core",
+        providers: Sequence[Provider] | None = None,
         repetitions: int = 5,
         ceilings: bool = False,
     ) -> None:
-        """`ceilings`: the machine's own are measured first, which takes seconds and 512 MiB of
-        another process. Raises ArgumentError for a number of repetitions below 1; other errors:
-        `load`."""
+        """`backend`, `providers`: as for `load`. `ceilings`: the machine's own are measured first,
+        which takes seconds and 512 MiB of another process. Raises ArgumentError for a number of
+        repetitions below 1; other errors: `load`."""
         if repetitions < 1:
             raise ArgumentError(f"repetitions: {repetitions} is below 1")
+        check_backend(backend, providers, None, True)
         self._folder = folder
         self._repetitions = repetitions
-        loads = []
+        loads, used = [], "core"
         for _ in range(repetitions):
             started = time.perf_counter_ns()
-            self._core = open_core(folder, threads=threads or 0, isa=isa, kv=kv)
+            if backend == "core":
+                self._core = open_core(folder, threads=threads or 0, isa=isa, kv=kv)
+            else:
+                self._core, names = open_onnxruntime(
+                    folder, providers=providers, threads=threads or 0, isa=isa, kv=kv
+                )
+                used = ", ".join(names)
             loads.append(time.perf_counter_ns() - started)
         stops = folder.generation.get("eos_token_id", [])
         self._stops = [stops] if isinstance(stops, int) else list(stops)
@@ -65,6 +75,7 @@ class Benchmark:
         found = ceilings_apart(self._core.threads, self._core.isa) if ceilings else None
         self._fixed = {
             **model_facts(folder, self._core, kv),
+            "backends": "CPU" if backend == "core" else f"onnxruntime: {used}",
             **spread("load_ns", loads),
             "power_mode": power.power_mode(),
             "nvpmodel": power.nvpmodel(),

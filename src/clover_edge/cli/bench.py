@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from ..benchmark import STEPS
 from ..errors import ArgumentError
+from .options import add_backend_options
 
 FORMS = ("md", "csv", "json", "jsonl")
 
@@ -69,6 +70,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--kv", choices=("f32", "f16", "int8"), default="f32", help="how keys and values are kept"
     )
+    add_backend_options(parser)
     parser.set_defaults(handler=_handle)
 
 
@@ -88,6 +90,8 @@ def _handle(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
         isa=arguments.isa,
         kv=arguments.kv,
+        backend=arguments.backend or "core",
+        providers=arguments.provider,
         repetitions=arguments.repetitions,
         ceilings=not arguments.no_ceilings,
     )

@@ -21,8 +21,10 @@ from .lines import Lines
 from .options import (
     add_chat_options,
     add_generation_options,
+    add_model_options,
     add_runtime_options,
     generation_options,
+    open_model,
     read_tools,
 )
 from .output import Output, counters_line, counters_table
@@ -50,9 +52,7 @@ def add_parser(commands: Any) -> None:
         help="on a terminal, show the blocks denoise",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="no counters on stderr")
-    parser.add_argument(
-        "--drafter", metavar="FOLDER", help="a packed drafter for MODEL: the same text, sooner"
-    )
+    add_model_options(parser)
     add_generation_options(parser)
     add_runtime_options(parser)
     parser.set_defaults(handler=_handle)
@@ -60,15 +60,13 @@ def add_parser(commands: Any) -> None:
 
 def _handle(arguments: argparse.Namespace) -> int:
     from ..default_model import located
-    from ..model import load
 
     tools = read_tools(arguments.tools)
     with ExitStack() as stack:
         path, bundled = stack.enter_context(located(arguments.model))
         if bundled:
             _note("no model named: the bundled demo model, which turns requests into tool calls")
-        runtime = {name: getattr(arguments, name) for name in ("threads", "isa", "kv", "drafter")}
-        model = stack.enter_context(load(path, **runtime))
+        model = stack.enter_context(open_model(arguments, path))
         if not model.has_chat_template:
             raise ArgumentError(f"{model.path}: has no chat template (clover-edge run needs none)")
         options = generation_options(arguments)

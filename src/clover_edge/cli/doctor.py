@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor", help="what this machine offers, and whether a model fits", description=__doc__
     )
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="a packed folder")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="a packed or ONNX folder")
     parser.add_argument(
         "--context",
         type=int,
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
 
 def _handle(arguments: argparse.Namespace) -> int:
     from ..loader import read_folder
-    from ..machine import describe, fit
+    from ..machine import describe, fit, fit_onnx
 
     found = describe()
     if arguments.model is not None and found["isa"]["chosen"] is not None:
@@ -43,13 +43,15 @@ def _handle(arguments: argparse.Namespace) -> int:
         context = min(CONTEXT, limit) if arguments.context is None else arguments.context
         if integer_of(context) is None or not 1 <= context <= limit:
             raise ArgumentError(f"context: {context} is not an integer from 1 to {limit}")
-        found["model"] = {"path": str(folder.path), **fit(folder, context, arguments.kv)}
+        told = fit_onnx(folder) if folder.graphs else fit(folder, context, arguments.kv)
+        found["model"] = {"path": str(folder.path), **told}
     if arguments.json:
         print(json.dumps(found, indent=2))
     else:
         print("\n".join(_lines(found)))
     refused = found["isa"]["chosen"] is None
-    return int(refused or found.get("model", {}).get("verdict") == "does not fit")
+    verdict = found.get("model", {}).get("verdict")
+    return int(refused or verdict in ("does not fit", "needs extra onnx"))
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
@@ -77,8 +79,13 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 def _model_lines(model: dict[str, Any]) -> Iterator[str]:
     yield f"model: {model['path']}"
-    weights, dense = model["weights"], model["dense"]
-    yield f"  weights: {_bytes(weights)} mapped, of which every pass reads {_bytes(dense)}"
+    weights = _bytes(model["weights"])
+    if "providers" in model:
+        providers = ", ".join(model["providers"])
+        yield f"  graphs and their data: {weights}, for --backend onnxruntime"
+        yield f"  providers: {providers}" if providers else "  needs extra onnx: clover-edge[onnx]"
+        return
+    yield f"  weights: {weights} mapped, of which every pass reads {_bytes(model['dense'])}"
     if "state" in model:
         yield f"  state: {_bytes(model['state'])} for {model['context']} tokens"
         yield f"  working memory: {_bytes(model['working'])}"

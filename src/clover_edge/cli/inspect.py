@@ -1,4 +1,5 @@
-"""`clover-edge inspect`: what a packed folder holds, after the checks that a run makes."""
+"""`clover-edge inspect`: what a packed folder or an ONNX folder holds, after the checks that a run
+makes; of graphs those that need no onnxruntime."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ..generation import is_autoregressive
 def add_parser(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser("inspect", help="what a packed folder holds", description=__doc__)
-    parser.add_argument("model", metavar="MODEL", help="a packed folder")
+    parser.add_argument("model", metavar="MODEL", help="a packed or ONNX folder")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(handler=_handle)
 
@@ -23,7 +24,8 @@ def _handle(arguments: argparse.Namespace) -> int:
     from ..summary import summarize
 
     folder = read_folder(arguments.model)
-    open_core(folder, threads=1)
+    if not folder.graphs:  # whose check would need onnxruntime
+        open_core(folder, threads=1)
     facts = summarize(folder)
     if arguments.json:
         print(json.dumps(facts, indent=2))
@@ -31,7 +33,10 @@ def _handle(arguments: argparse.Namespace) -> int:
     print(f"{facts['path']}: {facts['family']}, recipe {facts['recipe']}")
     print(", ".join(shape_of(facts["spec"])))
     print()
-    print(table(facts["tensors"], facts["parameters"], facts["bytes"]))
+    if folder.graphs:
+        print(f"ONNX graphs, {facts['bytes']:,} bytes: {', '.join(facts['files'])}")
+    else:
+        print(table(facts["tensors"], facts["parameters"], facts["bytes"]))
     print()
     defaults = ", ".join(f"{name} {value}" for name, value in sorted(facts["generation"].items()))
     print(f"decode defaults: {defaults}")

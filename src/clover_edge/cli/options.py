@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..backends import BACKENDS
 from ..errors import ArgumentError
 from ..generation import FULL_NAMES, MODES, QUALITIES, STRATEGIES
+
+if TYPE_CHECKING:
+    from ..model import Model
 
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
     ("max-new-tokens", int, "tokens to generate at most (default: 256, or what the context holds)"),
@@ -100,6 +104,36 @@ def add_runtime_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kv", choices=("f32", "f16", "int8"), default="f32", help="how keys and values are kept"
     )
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """What a model of the user's own is opened with; `open_model` takes it."""
+    parser.add_argument(
+        "--drafter", metavar="FOLDER", help="a packed drafter for MODEL: the same text, sooner"
+    )
+    add_backend_options(parser)
+
+
+def add_backend_options(parser: argparse.ArgumentParser) -> None:
+    """Who computes the passes."""
+    parser.add_argument(
+        "--backend", choices=BACKENDS, help="onnxruntime: MODEL is an ONNX folder (default: core)"
+    )
+    parser.add_argument(
+        "--provider",
+        action="append",
+        metavar="NAME",
+        help="of onnxruntime, the first choice first (default: CPUExecutionProvider)",
+    )
+
+
+def open_model(arguments: argparse.Namespace, path: str | Path) -> Model:
+    """The model of a command with runtime and model options. Errors: `load`."""
+    from ..model import load
+
+    names = ("threads", "isa", "kv", "drafter", "backend")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return load(path, providers=arguments.provider, **given)
 
 
 def add_chat_options(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,10 @@ from ..errors import ArgumentError
 from .options import (
     add_chat_options,
     add_generation_options,
+    add_model_options,
     add_runtime_options,
     generation_options,
+    open_model,
     read_tools,
 )
 from .output import counters_line, is_unicode, show, silent
@@ -39,30 +41,20 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--show", action="store_true", help="on a terminal: show blocks denoise")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("-q", "--quiet", action="store_true", help="no counters on stderr")
-    parser.add_argument(
-        "--drafter", metavar="FOLDER", help="a packed drafter for MODEL: the same text, sooner"
-    )
+    add_model_options(parser)
     add_generation_options(parser)
     add_runtime_options(parser)
     parser.set_defaults(handler=_handle)
 
 
 def _handle(arguments: argparse.Namespace) -> int:
-    from ..model import load
-
     for_chat = {name: getattr(arguments, name) for name in ("system", "tools", "thinking")}
     for name, value in for_chat.items():
         if arguments.raw and value is not None:
             raise ArgumentError(f"--{name}: needs a chat template, and --raw uses none")
     asked = arguments.chat or any(value is not None for value in for_chat.values())
     text, tools = _prompt(arguments), read_tools(arguments.tools)
-    with load(
-        arguments.model,
-        threads=arguments.threads,
-        isa=arguments.isa,
-        kv=arguments.kv,
-        drafter=arguments.drafter,
-    ) as model:
+    with open_model(arguments, arguments.model) as model:
         options = generation_options(arguments)
         events: Any
         if not arguments.raw and (asked or model.has_chat_template):

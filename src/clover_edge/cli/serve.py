@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..default_model import located
 from ..errors import ArgumentError
-from ..model import load
-from .options import add_generation_options, add_runtime_options, generation_options
+from .options import (
+    add_generation_options,
+    add_model_options,
+    add_runtime_options,
+    generation_options,
+    open_model,
+)
 
 if TYPE_CHECKING:
     from ..server.settings import Settings
@@ -52,7 +57,6 @@ _OPTIONS: tuple[tuple[str, type, str, str], ...] = (
         "S",
         "seconds for what is running when the server is told to end (default: 10)",
     ),
-    ("drafter", str, "FOLDER", "a packed drafter for MODEL"),
 )
 
 
@@ -72,6 +76,7 @@ def add_parser(commands: Any) -> None:
         help="a packed folder (default: CLOVER_MODEL, else the demo)",
     )
     _add_server_options(parser)
+    add_model_options(parser)
     add_runtime_options(parser)
     add_generation_options(parser)
     flags = [
@@ -108,8 +113,7 @@ def _handle(arguments: argparse.Namespace) -> int:
         if bundled:
             settings = replace(settings, name=settings.name or DEMO_NAME)
             _say(f"no model named, serving the bundled demo model (packed to {path})")
-        runtime = _given(arguments, ("threads", "isa", "kv", "drafter"))
-        model = stack.enter_context(load(path, **runtime))
+        model = stack.enter_context(open_model(arguments, path))
         serve(model, settings, lambda url: _say(f"{path} at {url} (API below /v1, chat at /)"))
     return 0
 
@@ -131,7 +135,7 @@ def _take_from(environment: Mapping[str, str], arguments: argparse.Namespace) ->
             ) from None
         if action.choices is not None and value not in action.choices:
             raise ArgumentError(f"{name}: {text!r} is none of {', '.join(action.choices)}")
-        if action.dest == "stop":
+        if action.dest in ("stop", "provider"):
             value = [value]
         setattr(arguments, action.dest, value or None if action.nargs == 0 else value)
 

@@ -10,7 +10,8 @@
                    multiple; their form is the core's, with lengths and a checksum of its own
 
 A model is told from others by its spec, its tensor table, the sizes of its files, the first bytes
-of each tensor and its tokenizer: reading whole weights would take longer than what is saved.
+of each tensor (of an ONNX folder: samples of its files) and its tokenizer: reading whole weights
+would take longer than what is saved.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ VERSION = 1
 ALIGNMENT = 64
 _START = struct.Struct("<8sII32s")
 _SAMPLE = 4096  # bytes of each tensor that tell models of one shape apart
+_GRAPH_SAMPLES = 256  # of a file of an ONNX folder, whose tensors are not described
 _FIELDS = {
     "model": str,
     "drafter": str,
@@ -64,14 +66,21 @@ def identity(folder: PackedFolder) -> str:
     digest.update(json.dumps(described, sort_keys=True, default=list).encode())
     for number, path in enumerate(folder.files):
         with path.open("rb") as file:
-            for row in folder.table:
-                if row["file"] == number:
-                    file.seek(row["offset"])
-                    digest.update(file.read(min(_SAMPLE, row["bytes"])))
+            for offset, size in _samples(folder, number, sizes[number]):
+                file.seek(offset)
+                digest.update(file.read(size))
     tokenizer = folder.path / "tokenizer.json"
     if tokenizer.is_file():  # drafters have none
         digest.update(tokenizer.read_bytes())
     return digest.hexdigest()
+
+
+def _samples(folder: PackedFolder, number: int, size: int) -> list[tuple[int, int]]:
+    """Places of a file that are looked at, and bytes there."""
+    if folder.graphs:
+        return [(size * i // _GRAPH_SAMPLES, _SAMPLE) for i in range(_GRAPH_SAMPLES)]
+    rows = [row for row in folder.table if row["file"] == number]
+    return [(row["offset"], min(_SAMPLE, row["bytes"])) for row in rows]
 
 
 def save_session(session: Session, held: Held, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a forward costs on this machine, as a function of its rows."""
+"""What a forward costs, as a function of its rows: measured here, or another machine's floors."""
 
 from __future__ import annotations
 
@@ -33,17 +33,22 @@ class Costs:
         free, restricted = self._at(self.free, rows), self._at(self.restricted, rows)
         return (free * committed + restricted * previewed) / rows
 
-    def reduce(self, rows: int) -> float:
-        """The head, for rows of a pass."""
+    def reduce(self, rows: float) -> float:
+        """The head, for rows of a pass, or their mean."""
         return self._at(self.head, rows) if rows else 0.0
 
-    def _at(self, seconds: Sequence[float], rows: int) -> float:
+    def _at(self, seconds: Sequence[float], rows: float) -> float:
         after = next((i for i, n in enumerate(self.rows) if n >= rows), len(self.rows) - 1)
         if after == 0:
             return seconds[0]
         a, b = self.rows[after - 1 : after + 1]
         share = (rows - a) / (b - a)
         return seconds[after - 1] * (1 - share) + seconds[after] * share
+
+
+def row_counts(most: int) -> tuple[int, ...]:
+    """Numbers of rows that costs are told of, up to `most`."""
+    return (*(n for n in _ROWS if n < most), most)
 
 
 def measure_costs(
@@ -61,7 +66,7 @@ def measure_costs(
     are no passes (full attention), so previews are timed, with the text in front. Raises what a
     pass over the text raises.
     """
-    rows = [n for n in _ROWS if n < most_rows] + [most_rows]
+    rows = row_counts(most_rows)
     state = core.new_state(len(text) + most_rows)
     core.commit(state, text, logits="none")
     start, tokens = state.snapshot(), cycle(text)
@@ -81,7 +86,7 @@ def measure_costs(
     free = [seconds(n) for n in rows]
     restricted = [seconds(n, limited=True) for n in rows] if coreset or share else free
     head = [max(0.0, seconds(n, head=n) - f) for n, f in zip(rows, free, strict=True)]
-    return Costs(tuple(rows), tuple(free), tuple(restricted), tuple(head))
+    return Costs(rows, tuple(free), tuple(restricted), tuple(head))
 
 
 def threads_to_try(most: int) -> list[int]:

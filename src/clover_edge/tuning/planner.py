@@ -1,4 +1,8 @@
-"""The planner: predicts every setting from measured costs and traces, then times the best."""
+"""The planner: predicts every setting from costs and traces, then times the best.
+
+The prediction runs nothing, so that a machine which is not at hand can be planned for as well: its
+costs are then told instead of measured (benches/roofline.py).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ _ROUNDS = 3
 Progress = Callable[[str], None]
 Limit = tuple[int, float]  # coreset_size (0: the model's own), coreset_share
 FREE: Limit = (0, 0.0)
+CostTable = Mapping[Limit, Costs]
+Traces = Mapping[tuple[str, int], Trace]  # by mode and width
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ def tune(
     *,
     quality: str = "balanced",
     core_options: Callable[[Mapping[str, Any]], dict[str, Any]],
-    traces: Mapping[tuple[str, int], Trace] | None = None,
+    traces: Traces | None = None,
     progress: Progress = lambda _: None,
 ) -> Plan:
     """Measures costs and traces of a model on `prompts` (token ids) and chooses.
@@ -168,20 +174,29 @@ def tune(
         for size, share in settings.limits
     }
     if traces is None:
-        traces = _traces(core, settings, prompts, core_options, progress)
-    found = sorted(_candidates(settings, costs, traces), key=lambda c: -c.predicted_tps)
+        traces = measure_traces(core, settings, prompts, core_options, progress)
+    found = predicted(settings, costs, traces)
     finalists = found[: settings.finalists] if len(found) > 1 else []
     best = _timed(core, finalists, prompts, core_options, progress)
     return Plan(quality, core.threads, costs[FREE], (*best, *found[len(best) :]))
 
 
-def _traces(
+def predicted(settings: Settings, costs: CostTable, traces: Traces) -> list[Candidate]:
+    """Every setting and the speed that it would reach, the fastest first; no model is run.
+
+    `costs`: by what experts are limited to, an entry for each of `settings.limits`.
+    """
+    return sorted(_candidates(settings, costs, traces), key=lambda c: -c.predicted_tps)
+
+
+def measure_traces(
     core: CoreModel,
     settings: Settings,
     prompts: Sequence[Sequence[int]],
     core_options: Callable[[Mapping[str, Any]], dict[str, Any]],
-    progress: Progress,
+    progress: Progress = lambda _: None,
 ) -> dict[tuple[str, int], Trace]:
+    """What the model accepts on `prompts` in every mode and width of `settings`."""
     found = {}
     for mode in settings.modes:
         for width in settings.widths if mode != "ar" else (1,):
@@ -192,11 +207,7 @@ def _traces(
     return found
 
 
-def _candidates(
-    settings: Settings,
-    costs: Mapping[Limit, Costs],
-    traces: Mapping[tuple[str, int], Trace],
-) -> Iterable[Candidate]:
+def _candidates(settings: Settings, costs: CostTable, traces: Traces) -> Iterable[Candidate]:
     for (mode, width), trace in traces.items():
         if mode == "ar":
             seconds = autoregressive(trace, costs[FREE])

@@ -51,13 +51,7 @@ def plan_for(
     if kept is not None:
         return kept
 
-    def core_options(options: Mapping[str, Any]) -> dict[str, Any]:
-        config = GenerationConfig.resolve(
-            str(model.path / "config.json"), model.spec, model.generation, **options
-        )
-        return config.core_options(new_tokens)
-
-    ids = [_prompt_ids(model, text) for text in prompts or _texts(model)]
+    ids = prompt_ids(model, prompts)
     with model.exclusive():
         plan = tune(
             model.core,
@@ -65,11 +59,30 @@ def plan_for(
             model.generation,
             ids,
             quality=quality,
-            core_options=core_options,
+            core_options=core_options(model, new_tokens),
             progress=progress,
         )
     _write(path, plan)
     return plan
+
+
+def core_options(
+    model: Model, new_tokens: int = NEW_TOKENS
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Turns generation options into the core's, for answers of so many tokens."""
+
+    def resolve(options: Mapping[str, Any]) -> dict[str, Any]:
+        config = GenerationConfig.resolve(
+            str(model.path / "config.json"), model.spec, model.generation, **options
+        )
+        return config.core_options(new_tokens)
+
+    return resolve
+
+
+def prompt_ids(model: Model, prompts: Sequence[str] | None = None) -> list[list[int]]:
+    """Token ids of `prompts`; left out, of some of the package's that suit the model."""
+    return [_prompt_ids(model, text) for text in prompts or _texts(model)]
 
 
 def _texts(model: Model) -> Sequence[str]:

@@ -1,0 +1,1 @@
+"""What benches/roofline.py counts and predicts of a model on a device."""
