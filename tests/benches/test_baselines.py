@@ -11,15 +11,13 @@ import pytest
 
 BENCHES = Path(__file__).parents[2] / "benches"
 sys.path.insert(0, str(BENCHES))
-if not BENCHES.is_dir():
-    pytest.skip("benches/ is not beside the tests", allow_module_level=True)
-
-from baselines import SIDES
-from baselines.side import Asked, records
-from comparison.results import read
-from forward_cases import Bench
-from peers.codes import Missing
-from synthetic import Shape
+REASON = "benches/ is not beside the tests"
+SIDES = pytest.importorskip("baselines", reason=REASON).SIDES
+side = pytest.importorskip("baselines.side", reason=REASON)
+results = pytest.importorskip("comparison.results", reason=REASON)
+Bench = pytest.importorskip("forward_cases", reason=REASON).Bench
+Missing = pytest.importorskip("peers.codes", reason=REASON).Missing
+Shape = pytest.importorskip("synthetic", reason=REASON).Shape
 
 SMALL = Shape(4, 512, 128, 32, 2, 64, 64, 2, 1, 64, 2, 4, 32)
 DEPTH = 24
@@ -27,9 +25,9 @@ DEPTH = 24
 
 @pytest.mark.parametrize("runtime", SIDES)
 def test_a_runtime_runs_every_test(runtime: str, tmp_path: Path) -> None:
-    asked = Asked(Bench(tmp_path, SMALL, "small", threads=1), "correlated", context=128)
+    asked = side.Asked(Bench(tmp_path, SMALL, "small", threads=1), "correlated", context=128)
     try:
-        made = list(records(lambda: SIDES[runtime](asked), [16], [2], [0, DEPTH], 2, 2, 1))
+        made = list(side.records(lambda: SIDES[runtime](asked), [16], [2], [0, DEPTH], 2, 2, 1))
     except Missing as reason:
         pytest.skip(str(reason))
     names = ["pp16", "blk32", "ar2"]
@@ -40,7 +38,7 @@ def test_a_runtime_runs_every_test(runtime: str, tmp_path: Path) -> None:
         assert min(each["samples_ns"]) > 0 and each["avg_ts"] > 0
         assert each["model_size"] > 100_000
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made))
-    assert len(read([tmp_path / "r.jsonl"])) == len(made)
+    assert len(results.read([tmp_path / "r.jsonl"])) == len(made)
 
 
 HIDDEN = """

@@ -12,13 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benches"))
-if not (ROOT / "benches").is_dir():
-    pytest.skip("benches/ is not beside the tests", allow_module_level=True)
-
-from comparison import tables
-from comparison.page import page
-from comparison.plots import NoPlots, available, draw
-from comparison.results import BadResults, Result, chip_name, read
+REASON = "benches/ is not beside the tests"
+page = pytest.importorskip("comparison.page", reason=REASON).page
+plots = pytest.importorskip("comparison.plots", reason=REASON)
+results = pytest.importorskip("comparison.results", reason=REASON)
+tables = pytest.importorskip("comparison.tables", reason=REASON)
+BadResults, Result, read = results.BadResults, results.Result, results.read
+NoPlots, available, draw = plots.NoPlots, plots.available, plots.draw
 
 CHIP, BOARD = "Intel(R) Xeon(R) CPU @ 2.80GHz", "Cortex-A78AE"
 
@@ -127,27 +127,27 @@ def test_json_array_is_read(tmp_path: Path) -> None:
 
 
 def test_page_says_where_it_comes_from_and_what_is_missing(tmp_path: Path) -> None:
-    results = read([written(tmp_path / "r.jsonl", [*OURS, OTHER, SKIPPED])])
-    text = page(results)
+    found = read([written(tmp_path / "r.jsonl", [*OURS, OTHER, SKIPPED])])
+    text = page(found)
     assert "compare.py" in text.split("\n\n")[1]
     assert "- pytorch on demo: needs the extra" in text
     assert "- Energy: no device here measures it." in text
     assert text.count(OURS[0]["command"]) == 1  # of all records that it made
-    assert text == page(results)
+    assert text == page(found)
 
 
 def test_devices_without_ceilings_are_listed(tmp_path: Path) -> None:
     plain = record("pp8")
     plain["machine"]["ceilings"] = None
-    results = read([written(tmp_path / "r.jsonl", [plain])])
-    assert rows(tables.devices(results))[0]["read, GB/s"] == "–"
-    assert "roofline" not in available(results)
+    found = read([written(tmp_path / "r.jsonl", [plain])])
+    assert rows(tables.devices(found))[0]["read, GB/s"] == "–"
+    assert "roofline" not in available(found)
 
 
 def test_committed_page_is_made_of_committed_results() -> None:
-    results = read(sorted((ROOT / "benches/results").glob("*.jsonl")))
-    assert (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8") == page(results)
-    assert all((ROOT / f"docs/images/{name}.svg").is_file() for name in available(results))
+    found = read(sorted((ROOT / "benches/results").glob("*.jsonl")))
+    assert (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8") == page(found)
+    assert all((ROOT / f"docs/images/{name}.svg").is_file() for name in available(found))
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -156,10 +156,10 @@ def test_pictures(devices: int, tmp_path: Path) -> None:
     records = [*OURS, OTHER]
     if devices == 2:
         records += [on_board(each["test"]) for each in OURS]
-    results = read([written(tmp_path / "r.jsonl", records)])
-    paths = draw(results, tmp_path / "pictures")
+    found = read([written(tmp_path / "r.jsonl", records)])
+    paths = draw(found, tmp_path / "pictures")
     names = ["speed", "depth", "first-block", "roofline", *(["energy"] if devices == 2 else [])]
-    assert [path.stem for path in paths] == names == available(results)
+    assert [path.stem for path in paths] == names == available(found)
     speed = paths[0].read_text()
     assert all(word in speed for word in ("llama.cpp", "tokens/s", "blk32"))
     assert (BOARD in speed) == (devices == 2)
@@ -238,5 +238,5 @@ def test_command_names_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_chip_names_lose_their_trademarks() -> None:
-    assert chip_name("Intel(R) Core(TM) i7-1165G7 CPU @ 2.80GHz") == "Intel Core i7-1165G7"
-    assert chip_name("AMD Ryzen 7 5800X 8-Core Processor") == "AMD Ryzen 7 5800X 8-Core"
+    assert results.chip_name("Intel(R) Core(TM) i7-1165G7 CPU @ 2.80GHz") == "Intel Core i7-1165G7"
+    assert results.chip_name("AMD Ryzen 7 5800X 8-Core Processor") == "AMD Ryzen 7 5800X 8-Core"
