@@ -193,7 +193,7 @@ class Bench:
             for label, (kind, repack) in VARIANTS.items():
                 if only and label not in only:
                     continue
-                path = self._gguf(kind, routing)
+                path = self.gguf(kind, routing)
                 model = stack.enter_context(
                     LlamaModel(path, self.threads, self.context, repack=repack)
                 )
@@ -202,7 +202,7 @@ class Bench:
                 sides[label].warm()
             yield sides
 
-    def _gguf(self, kind: str, routing: str) -> Path:
+    def gguf(self, kind: str, routing: str) -> Path:
         path = self.folder / f"{self.name}-{kind}-{routing}.gguf"
         if not path.exists():
             partial = path.with_name(f".{path.name}.partial")

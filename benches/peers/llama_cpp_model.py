@@ -55,6 +55,14 @@ class Model:
         self._vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model))
         self.position = 0
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Bytes of the weights, and their number."""
+        return (
+            self._lib.llama_model_size(self._model),
+            self._lib.llama_model_n_params(self._model),
+        )
+
     def reset(self) -> None:
         """Forgets every token."""
         self._lib.llama_memory_clear(self._memory, True)

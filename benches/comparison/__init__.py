@@ -1,0 +1,1 @@
+"""Tables and pictures of bench records, over devices and runtimes."""
