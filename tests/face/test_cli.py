@@ -94,6 +94,16 @@ def test_narrow_caches(packed: Path) -> None:
     assert refused.returncode == 2 and b"--kv" in refused.stderr and refused.stdout == b""
 
 
+def test_the_prompt_may_follow_options(packed: Path) -> None:
+    flags = ("--max-new-tokens", 8, "--raw", "-q")
+    first = run("run", packed, "The cat", *flags)
+    assert first.returncode == 0 and first.stdout
+    assert run("run", packed, *flags, "The cat").stdout == first.stdout
+    assert run("run", packed, *flags, "-", stdin=b"The cat").stdout == first.stdout
+    for arguments in ((packed, *flags), (packed, "a", "--file", "b"), (packed, *flags, "a", "b")):
+        assert run("run", *arguments).returncode == 2
+
+
 def test_prompt_from_stdin(model: clover_edge.Model, packed: Path) -> None:
     want = model.generate("Grüße\n", max_new_tokens=8).text
     done = run("run", packed, "-", "--raw", "--max-new-tokens", 8, stdin="Grüße\n".encode())

@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    arguments = parser().parse_args(argv)
+    arguments = _parsed(argv)
     try:
         code: int = arguments.handler(arguments)
         sys.stdout.flush()  # a full disk or a closed pipe shows here, not at exit
@@ -52,6 +52,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(error, 1)
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments. Older versions of argparse give up an optional PROMPT as soon as an option
+    follows MODEL, and then know nothing of it behind the option."""
+    top = parser()
+    arguments, rest = top.parse_known_args(argv)
+    if arguments.command == "run" and arguments.prompt is None and len(rest) == 1:
+        if rest[0] == "-" or not rest[0].startswith("-"):
+            arguments.prompt = rest.pop()
+    if rest:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments
 
 
 def _fail(error: Exception, code: int) -> int:

@@ -25,11 +25,10 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the command line."""
     parser = commands.add_parser("run", help="generate from a prompt", description=__doc__)
     parser.add_argument("model", metavar="MODEL", help="a packed folder (clover-export makes one)")
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
+    parser.add_argument(
         "prompt", metavar="PROMPT", nargs="?", help="the text, or - to read it from stdin"
     )
-    source.add_argument("--file", type=Path, metavar="FILE", help="read PROMPT from a file")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="read PROMPT from a file")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--chat", action="store_true", help="PROMPT is a user's message")
     form.add_argument(
@@ -77,6 +76,8 @@ def _handle(arguments: argparse.Namespace) -> int:
 
 def _prompt(arguments: argparse.Namespace) -> str:
     """The prompt's text, from where it is asked to come."""
+    if (arguments.prompt is None) == (arguments.file is None):
+        raise ArgumentError("PROMPT, --file: one of them is needed, and only one")
     if arguments.file is not None:
         try:
             return _decoded(str(arguments.file), arguments.file.read_bytes())
