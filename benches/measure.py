@@ -9,18 +9,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
-
-import numpy as np
-from numpy.typing import NDArray
 
 from clover_edge import _core
+from clover_edge.benchmark.ceilings import ceilings, stream
 
 Call = Callable[[], "float | None"]
 Times = dict[str, list[float]]
 
-_READ_BYTES = 512 << 20
-_CEILING_RUNS = 7
 _SETTLE = 0.1  # seconds in which the other side's threads stop spinning
 
 
@@ -70,11 +65,9 @@ class Ceilings:
     and bytes a second, each the best of seven runs."""
 
     def __init__(self, threads: int, isa: str | None = None) -> None:
-        timing = _core.timing
         self.threads, self.isa = threads, isa
-        self.dot = _best(lambda: timing.ceiling_dot(isa, threads))
-        self.fma = _best(lambda: timing.ceiling_fma(isa, threads))
-        self.read = _best(lambda: timing.ceiling_read(isa, threads, _stream()))
+        found = ceilings(threads, isa)
+        self.dot, self.fma, self.read = found["dot_ops"], found["fma_flops"], found["read_bytes"]
 
     def seconds(self, operations: float, nbytes: float) -> float:
         """The roofline: the longer of computing (int8) and reading."""
@@ -85,7 +78,7 @@ class Ceilings:
         timing = _core.timing
         if operations / self.dot > nbytes / self.read:
             return lambda: operations / timing.ceiling_dot(self.isa, self.threads)
-        return lambda: nbytes / timing.ceiling_read(self.isa, self.threads, _stream())
+        return lambda: nbytes / timing.ceiling_read(self.isa, self.threads, stream())
 
     def __str__(self) -> str:
         return (
@@ -93,12 +86,3 @@ class Ceilings:
             f"int8 {self.dot / 1e9:.0f} GOP/s, f32 {self.fma / 1e9:.0f} GFLOP/s, "
             f"read {self.read / 1e9:.1f} GB/s"
         )
-
-
-def _best(run: Callable[[], float]) -> float:
-    return max(run() for _ in range(_CEILING_RUNS))
-
-
-@cache
-def _stream() -> NDArray[np.uint8]:
-    return np.ones(_READ_BYTES, np.uint8)

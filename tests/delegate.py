@@ -51,7 +51,6 @@ class Delegate:
         mode: str,
         ids: np.ndarray,
         positions: np.ndarray,
-        sees_from: np.ndarray,
         sees_to: np.ndarray,
         history_width: float,
         caches: Arrays,
@@ -60,8 +59,7 @@ class Delegate:
         state = self._states[_digest(caches)].snapshot()
         past, n = state.position, len(ids)
         assert positions.tolist() == list(range(past, past + n))
-        seen = np.stack([sees_from, sees_to], axis=1).tolist()
-        assert seen == [self._sees(mode, past, i, n) for i in range(n)]
+        assert sees_to.tolist() == [self._sees(mode, past, i, n) for i in range(n)]
         self.calls.append((mode, n))
         if mode == "commit":
             return self._commit(state, ids.tolist())
@@ -73,18 +71,18 @@ class Delegate:
     def _remember(self, state: Any) -> None:
         self._states[_digest(_caches(state))] = state
 
-    def _sees(self, mode: str, past: int, row: int, n: int) -> list[int]:
+    def _sees(self, mode: str, past: int, row: int, n: int) -> int:
         mask = self.spec.get("mask", "causal")
         if mask == "causal":
-            return [0, row + 1 if mode == "commit" else n]
+            return row + 1 if mode == "commit" else n
         if mask == "full":
-            return [0, n]
+            return n
         width = self.spec["block_size"]
         start = (
             past if self.spec["block_origin"] == "absolute" else -n
         )  # a block ends with the call
         first = (start + row) // width * width - start
-        return [max(0, first), min(n, first + width)]
+        return min(n, first + width)
 
     def _commit(self, state: Any, ids: list[int]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         past, whole = state.position, len(ids)

@@ -90,7 +90,6 @@ class OnnxModel:
         inputs = {
             "ids": np.array(ids, np.int64),
             "positions": text.length + own,
-            "sees_from": np.zeros(n, np.int64),
             "sees_to": end,
             "rows": own if rows is None else np.array(rows, np.int64),
             "history_width": np.array(width, np.float32),

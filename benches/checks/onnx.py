@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from checks.onnx_bench import bench_records
 from checks.row import Check, Context, Row, Skipped, at_least, at_most
 from measure import in_turns, ratio
 from numpy.typing import NDArray
@@ -138,7 +139,7 @@ def without_the_extra(context: Context) -> Iterator[Row]:
         )
         said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
         clear = done.returncode != 0 and "clover-edge[onnx]" in said
-        label = f"{name} without the package {package}: an error that names the extra"
+        label = f"{name} without {package}: the error names the extra"
         yield Row(label, "named" if clear else "not named", "named", clear, said[:120])
 
 
@@ -220,4 +221,11 @@ def _asked(text: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text}]
 
 
-CHECKS: list[Check] = [logits_in_float, logits_in_int4, greedy_texts, speed, without_the_extra]
+CHECKS: list[Check] = [
+    logits_in_float,
+    logits_in_int4,
+    greedy_texts,
+    speed,
+    bench_records,
+    without_the_extra,
+]

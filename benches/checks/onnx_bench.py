@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from checks.row import Check, Context, Row
+from checks.row import Context, Row
 
 # llama-bench's names, and what its readers expect behind them.
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -28,7 +28,18 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "type_k": str,
     "type_v": str,
     "n_gpu_layers": int,
+    "split_mode": str,
+    "main_gpu": int,
+    "tensor_split": str,
+    "tensor_buft_overrides": str,
+    "no_kv_offload": bool,
+    "no_op_offload": int,
+    "flash_attn": bool,
+    "embeddings": bool,
     "use_mmap": bool,
+    "cpu_mask": str,
+    "cpu_strict": bool,
+    "poll": int,
     "n_prompt": int,
     "n_gen": int,
     "n_depth": int,
@@ -84,6 +95,3 @@ def bench_records(context: Context) -> Iterator[Row]:
         not found and len(records) == 8,
         "; ".join(found[:3]) or f"{len(records)} records, {len(KINDS)} fields of llama-bench each",
     )
-
-
-CHECKS: list[Check] = [bench_records]

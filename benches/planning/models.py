@@ -44,11 +44,14 @@ def describe(model: Path, recipe: str) -> Described:
     folder that holds little else.
 
     Raises what opening these raises, CheckpointError where a configuration alone does not do, and
-    UnsupportedModelError for a drafter.
+    UnsupportedModelError for a drafter or a folder of ONNX graphs.
     """
     config = model / "config.json" if model.is_dir() else model
     if model.is_dir() and config.is_file() and "clover_edge" in read_json(config):
-        found = _packed(read_folder(model))
+        folder = read_folder(model)
+        if folder.graphs:
+            raise UnsupportedModelError(f"{model}: ONNX graphs; plan the packed folder they are of")
+        found = _packed(folder)
     elif config.suffix == ".json" and (model.is_file() or not _has_weights(model)):
         found = _from_configuration(config, recipe)
     else:

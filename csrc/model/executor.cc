@@ -11,7 +11,7 @@ namespace {
 
 // Rows [first, last) of a pass, which see none in front of `first` but as text.
 PassCall call_of(const Pass &p, int first, int last, bool commit, bool moves) {
-    PassCall call{commit, moves, {}, {}, {}, {}, p.start + first, p.history_width};
+    PassCall call{commit, moves, {}, {}, {}, p.start + first, p.history_width};
     for (int row = first; row < last; row++) {
         call.ids.push_back(p.ids[size_t(row)]);
         call.positions.push_back(p.start + p.place[size_t(row)]);
@@ -22,7 +22,6 @@ PassCall call_of(const Pass &p, int first, int last, bool commit, bool moves) {
                 const int row = chunk.row0 + span.row0 + i;
                 if (row < first || row >= last)
                     continue;
-                call.sees_from.push_back(std::max(0, span.begin - first));
                 call.sees_to.push_back((span.causal ? row + 1 : span.end) - first);
             }
     return call;

@@ -8,14 +8,14 @@
 
 namespace clover {
 
-// n rows behind p tokens. Row i sees the rows [sees_from[i], sees_to[i]) of the call and all tokens in front; where a
-// layer has a window, both as far as positions are within it.
+// n rows behind p tokens. Row i sees the first sees_to[i] rows of the call and all tokens in front; where a layer has a
+// window, both as far as positions are within it.
 struct PassCall {
-    bool commit;                                             // rows become text; else a preview
-    bool moves;                                              // a commit: recurrent states move on by all rows
-    std::vector<int64_t> ids, positions, sees_from, sees_to; // [n]
-    int64_t past;                                            // p, rows of the state's caches
-    double history_width;                                    // of a preview, see PreviewOptions.width
+    bool commit;                                  // rows become text; else a preview
+    bool moves;                                   // a commit: recurrent states move on by all rows
+    std::vector<int64_t> ids, positions, sees_to; // [n]
+    int64_t past;                                 // p, rows of the state's caches
+    double history_width;                         // of a preview, see PreviewOptions.width
 };
 
 class Executor {

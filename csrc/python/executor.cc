@@ -96,9 +96,8 @@ py::dict PythonExecutor::caches(State &state, int64_t past) const {
 void PythonExecutor::forward(const PassCall &call, State &state, float *hidden) {
     const py::gil_scoped_acquire held;
     const py::ssize_t n = py::ssize_t(call.ids.size());
-    const py::object answer =
-        forward_(call.commit ? "commit" : "preview", copy(call.ids), copy(call.positions), copy(call.sees_from),
-                 copy(call.sees_to), call.history_width, caches(state, call.past));
+    const py::object answer = forward_(call.commit ? "commit" : "preview", copy(call.ids), copy(call.positions),
+                                       copy(call.sees_to), call.history_width, caches(state, call.past));
     if (!py::isinstance<py::tuple>(answer) || py::len(answer) != 2 || !py::isinstance<py::dict>(answer[py::int_(1)]))
         throw ArgumentError("external: forward() returns no pair of an array and a dictionary");
     const float *from = data_of("hidden", answer[py::int_(0)], {n, spec_.hidden_size});

@@ -7,7 +7,7 @@
 
 namespace clover {
 
-// `external` has forward(mode, ids, positions, sees_from, sees_to, history_width, caches) -> (hidden [n, H], new) and
+// `external` has forward(mode, ids, positions, sees_to, history_width, caches) -> (hidden [n, H], new) and
 // head(hidden [m, H]) -> logits [m, vocab_size]. mode: "commit" or "preview"; ids to sees_to: int64 [n]. caches: what
 // stands in front, read-only float32 views that are valid during the call, kv.{i}.k and kv.{i}.v [p, nkv, hd] of
 // attention layers, delta.{i}.S [Hv, dk, dv] and delta.{i}.ring [taps-1, C] of DeltaNet ones. new: by the same names,

@@ -233,7 +233,7 @@ constexpr const char *kModelDoc =
     "mmap: False copies the weights into huge pages. kv: \"f32\", \"f16\" or \"int8\", how keys and values are kept.\n"
     "read_ahead: ask the disk for experts whenever they are chosen, not just the first time (None: where\n"
     "memory cannot hold the weights). external: an object that computes the passes instead, without files and\n"
-    "tensors: forward(mode, ids, positions, sees_from, sees_to, history_width, caches) -> (hidden [n, H], new) and\n"
+    "tensors: forward(mode, ids, positions, sees_to, history_width, caches) -> (hidden [n, H], new) and\n"
     "head(hidden [m, H]) -> logits [m, vocab_size], see docs/onnx.md.\n"
     "Raises ModelFormatError, UnsupportedModelError, UnsupportedDeviceError, ArgumentError.";
 

@@ -51,14 +51,13 @@ def sight(g: Graph, cache: str, *, commit: bool) -> Sight:
     """From the body's inputs; `cache` [p, nkv, hd] is one whose length is that of the text."""
     count = g.op("Shape", "ids")
     own = g.unsqueeze(_range(g, count), 0)
-    begin, end = (g.unsqueeze(name, 1) for name in ("sees_from", "sees_to"))
-    inside = g.op("And", g.op("GreaterOrEqual", own, begin), g.op("Less", own, end))
+    inside = g.op("Less", own, g.unsqueeze("sees_to", 1))
     past = g.op("Shape", cache, start=0, end=1)
     everything = g.op("Expand", g.constant([[True]], np.bool_), g.op("Concat", count, past, axis=0))
     seen = g.op("Concat", everything, inside, axis=1)
     keys = g.unsqueeze(g.op("Concat", _range(g, past), "positions", axis=0), 0)
-    # The rows of a preview have the window of the first row that they see.
-    anchors = "positions" if commit else g.op("Gather", "positions", "sees_from")
+    # The rows of a preview have the window of their first one.
+    anchors = "positions" if commit else g.rows("positions", 0, 1)
     return Sight("positions", g.unsqueeze(anchors, 1), keys, seen)
 
 

@@ -33,7 +33,7 @@ def head_alone(g: Graph, spec: Spec) -> None:
 
 
 def _inputs(g: Graph, spec: Spec, commit: bool) -> None:
-    for name in ("ids", "positions", "sees_from", "sees_to"):
+    for name in ("ids", "positions", "sees_to"):
         g.input(name, "INT64", ["n"])
     g.input("rows", "INT64", ["m"])
     for i in spec.layers:

@@ -62,7 +62,6 @@ class External(Protocol):
         mode: Literal["commit", "preview"],
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
-        sees_from: NDArray[np.int64],
         sees_to: NDArray[np.int64],
         history_width: float,
         caches: Mapping[str, Floats],

@@ -6,7 +6,8 @@ checked by the core, which trusts no caller.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -120,15 +121,14 @@ def open_core(
     """
     from . import _core
 
-    where = str(folder.path / "config.json")
     if folder.graphs:
         raise ModelFormatError(
-            where,
+            str(folder.path / "config.json"),
             "clover_edge.format",
             "is 'onnx', and the core reads packed folders: load(…, backend='onnxruntime') and "
             "--backend onnxruntime run this one",
         )
-    try:
+    with errors_of_core(folder):
         return _core.Model(
             dict(folder.spec),
             [str(file) for file in folder.files],
@@ -139,8 +139,16 @@ def open_core(
             kv=kv,
             read_ahead=read_ahead,
         )
+
+
+@contextmanager
+def errors_of_core(folder: PackedFolder) -> Iterator[None]:
+    """Names config.json in what the core, which knows no file of ours, says of spec and table."""
+    where = str(folder.path / "config.json")
+    try:
+        yield
     except ModelFormatError as error:
-        if error.path in ("spec", "table"):  # the core knows no file of ours
+        if error.path in ("spec", "table"):
             raise ModelFormatError(where, f"{error.path}.{error.field}", error.reason) from None
         raise
     except UnsupportedModelError as error:

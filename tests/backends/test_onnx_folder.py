@@ -107,6 +107,22 @@ def test_providers_and_graphs_that_are_none(folder: Path) -> None:
         clover_edge.load(folder, backend="onnxruntime")
 
 
+def test_a_spec_that_does_not_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core's own words, and the file that they are about."""
+    from clover_edge.backends import onnxruntime, open_onnxruntime
+
+    class Nothing:
+        def __init__(self, *_: Any) -> None:
+            self.providers = ("CPUExecutionProvider",)
+
+        forward = head = None
+
+    monkeypatch.setattr(onnxruntime, "Graphs", Nothing)
+    describe(folder, spec={**read_folder(folder).spec, "hidden_size": -1})
+    with pytest.raises(ModelFormatError, match=r"config\.json: spec\.hidden_size: -1"):
+        open_onnxruntime(read_folder(folder))
+
+
 def test_inspect_and_doctor(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(folder)]) == 0
     assert "ONNX graphs, 28 bytes: preview.onnx" in capsys.readouterr().out

@@ -170,10 +170,12 @@ def test_block_mask_and_full_attention(
         ):
             given = {"cache": "none"} if "cache" in core.generation else {}
             assert "cache" not in other.generation  # what backends do not have is no default there
-            for model, options in ((core, given), (other, {})):
-                ids.append(model.generate(PROMPT, max_new_tokens=24, steps=4, **options).token_ids)
-            assert ids[-2] == ids[-1]
-    assert len(ids) == 4
+            for prompt in (PROMPT, 7 * PROMPT):  # the longer one is several blocks in a pass
+                for model, options in ((core, given), (other, {})):
+                    text = model.generate(prompt, max_new_tokens=24, steps=4, **options)
+                    ids.append(text.token_ids)
+                assert ids[-2] == ids[-1]
+    assert len(ids) == 8
 
 
 def test_commands(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,3 +200,17 @@ def test_bench(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     assert {record["backends"] for record in records} == {"onnxruntime: CPUExecutionProvider"}
     assert main(["bench", path, *flags]) == 1
     assert "--backend onnxruntime" in capsys.readouterr().err
+
+
+def test_the_server_takes_it_from_the_environment(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = pytest.importorskip("clover_edge.server.live", reason="needs extra server")
+    served: list[dict[str, Any]] = []
+    monkeypatch.setattr(live, "serve", lambda model, *_: served.append(model.info()))
+    monkeypatch.setenv("CLOVER_BACKEND", "onnxruntime")
+    monkeypatch.setenv("CLOVER_PROVIDER", "CPUExecutionProvider")
+    assert main(["serve", str(pair[1].path), "-q"]) == 0
+    assert served[0]["providers"] == ["CPUExecutionProvider"]
+    monkeypatch.setenv("CLOVER_BACKEND", "tpu")
+    assert main(["serve", str(pair[1].path), "-q"]) == 2

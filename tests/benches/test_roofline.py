@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from tiny_gemma import make_gemma
 
-from clover_edge.errors import ArgumentError, CheckpointError
+from clover_edge.benchmark import ceilings
+from clover_edge.errors import ArgumentError, CheckpointError, UnsupportedModelError
 from clover_edge.export import export_checkpoint
 from clover_edge.loader import open_core, read_folder
 from clover_edge.tuning.costs import Costs
@@ -22,8 +23,7 @@ from clover_edge.tuning.planner import FREE, Settings, predicted
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 roofline = pytest.importorskip("roofline", reason="benches/ is not beside the tests")
-import measure  # noqa: E402
-from planning import acceptance, experts, floors  # noqa: E402
+from planning import acceptance, experts, floors, models  # noqa: E402
 from planning import text as tables  # noqa: E402
 from planning.counts import Counts  # noqa: E402
 from planning.devices import DEVICES, Device, find  # noqa: E402
@@ -258,6 +258,13 @@ def test_packed_and_planned_agree(packed: Path, tiny: Callable[..., Any]) -> Non
     assert found.recipe == "int4" and found.folder is not None and planned.folder is None
 
 
+def test_graphs_are_not_planned(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = replace(read_folder(packed), entries={}, sizes={}, graphs={"commit": "commit.onnx"})
+    monkeypatch.setattr(models, "read_folder", lambda _: graphs)
+    with pytest.raises(UnsupportedModelError, match="ONNX graphs; plan the packed folder"):
+        describe(packed, "int4")
+
+
 def test_unknown_device_names_the_known_ones() -> None:
     with pytest.raises(ArgumentError, match=r"'jetson' is not known.*measured, .*raspberry-pi-5"):
         find("jetson")
@@ -285,15 +292,15 @@ def test_command(packed: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_check_times_the_passes(
     packed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "_READ_BYTES", 4 << 20)
-    measure._stream.cache_clear()
+    monkeypatch.setattr(ceilings, "READ_BYTES", 4 << 20)
+    ceilings.stream.cache_clear()
     how = ["--check", "--context", "40", "--threads", "1", "--acceptance", "measured", "-o", "json"]
     assert roofline.main([str(packed), "--routing", "measured", *how]) == 0
     rows = json.loads(capsys.readouterr().out)["check"]
     assert {row["pass"] for row in rows} >= {"token", "preview of 8", "commit of 32"}
     assert all(row["ms"] > 0 and row["times_floor_touched"] > 0 for row in rows)
     assert rows[0]["experts"] == rows[0]["experts_assumed"] == 2
-    measure._stream.cache_clear()
+    ceilings.stream.cache_clear()
 
 
 @pytest.mark.parametrize("kind", ["ar", "block", "full"])

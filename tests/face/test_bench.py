@@ -19,6 +19,13 @@ from clover_edge.loader import read_folder
 
 FLAGS = ("-p", "16,40", "-n", "24", "-r", "3", "--steps", "4", "--threads", "1")
 FIGURES = ("load_ns", "ttfb_ns", "forward_passes", "tokens_per_forward", "experts_touched")
+# llama.cpp's scripts/compare-llama-bench.py refuses records that lack one; it joins by them.
+KEYS = (
+    *("build_commit", "cpu_info", "gpu_info", "backends", "n_gpu_layers", "tensor_buft_overrides"),
+    *("model_filename", "model_type", "n_batch", "n_ubatch", "embeddings", "cpu_mask", "poll"),
+    *("cpu_strict", "n_threads", "type_k", "type_v", "use_mmap", "no_kv_offload", "split_mode"),
+    *("main_gpu", "tensor_split", "flash_attn", "n_prompt", "n_gen", "n_depth", "test_time"),
+)
 
 
 def bench(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
@@ -33,6 +40,7 @@ def test_records(capsys: pytest.CaptureFixture[str], packed: Path) -> None:
     names = ("pp16", "pp40", f"blk{spec['block_size']}", "tg24", "ar24")
     assert [record["test"] for record in records] == [f"{name} @ d10" for name in names]
     for record in records:
+        assert [name for name in KEYS if record.get(name) is None] == []
         tokens = record["n_prompt"] or record["n_gen"]
         assert len(record["samples_ns"]) == 3 and min(record["samples_ns"]) > 0
         assert record["avg_ns"] == round(statistics.fmean(record["samples_ns"]))

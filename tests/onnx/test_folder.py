@@ -117,7 +117,7 @@ def test_edges(graphs: Make, onnx_model: Make) -> None:
     S = [spec["delta_v_heads"], spec["delta_k_dim"], spec["delta_v_dim"]]
     channels = 2 * spec["delta_k_heads"] * S[1] + S[0] * S[2]
     inputs: dict[str, list[Any]] = {
-        **{name: ["n"] for name in ("ids", "positions", "sees_from", "sees_to")},
+        **{name: ["n"] for name in ("ids", "positions", "sees_to")},
         "rows": ["m"],
         f"kv.{kv}.k": cache,
         f"kv.{kv}.v": cache,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from ..errors import ArgumentError, ModelFormatError
-from ..loader import PackedFolder
+from ..loader import PackedFolder, errors_of_core
 
 if TYPE_CHECKING:
     from .._core import Model as CoreModel
@@ -35,7 +35,7 @@ def open_onnxruntime(
     providers: Sequence[Provider] | None = None,
     threads: int = 0,
     isa: str | None = None,
-    kv: str = "f32",
+    kv: Literal["f32", "f16", "int8"] = "f32",
 ) -> tuple[CoreModel, tuple[str, ...]]:
     """The core around the sessions of an ONNX folder's graphs, and the providers in use.
 
@@ -55,13 +55,8 @@ def open_onnxruntime(
     from .onnxruntime import Graphs
 
     graphs = Graphs(folder, providers, threads or _core.default_threads())
-    core = _core.Model(
-        dict(folder.spec),
-        [],
-        [],
-        threads=threads,
-        isa=isa,
-        kv=kv,  # type: ignore[arg-type]
-        external=graphs,
-    )
+    with errors_of_core(folder):
+        core = _core.Model(
+            dict(folder.spec), [], [], threads=threads, isa=isa, kv=kv, external=graphs
+        )
     return core, graphs.providers

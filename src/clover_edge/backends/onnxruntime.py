@@ -65,7 +65,6 @@ class Graphs:
         mode: Literal["commit", "preview"],
         ids: Ids,
         positions: Ids,
-        sees_from: Ids,
         sees_to: Ids,
         history_width: float,
         caches: Mapping[str, Floats],
@@ -76,7 +75,6 @@ class Graphs:
         feed: dict[str, NDArray[Any]] = {
             "ids": ids,
             "positions": positions,
-            "sees_from": sees_from,
             "sees_to": sees_to,
             "rows": _NO_ROWS,
             "history_width": np.array(history_width, np.float32),

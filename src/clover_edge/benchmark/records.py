@@ -14,6 +14,22 @@ from ..summary import active_parameters, summarize
 if TYPE_CHECKING:
     from .._core import Model as CoreModel
 
+# What llama-bench can vary and this runtime cannot: its scripts refuse records without these.
+ALWAYS: dict[str, Any] = {
+    "n_gpu_layers": 0,
+    "split_mode": "none",
+    "main_gpu": 0,
+    "tensor_split": "0.00",
+    "tensor_buft_overrides": "none",
+    "no_kv_offload": False,
+    "no_op_offload": 0,
+    "flash_attn": False,
+    "embeddings": False,
+    "use_mmap": True,
+    "cpu_mask": "0x0",
+    "cpu_strict": False,
+    "poll": 0,
+}
 COUNTED = ("forward_passes", "experts_touched", "bytes_read")
 
 
@@ -80,8 +96,7 @@ def model_facts(folder: PackedFolder, core: CoreModel, kv: str) -> dict[str, Any
         "n_threads": core.threads,
         "type_k": kv,
         "type_v": kv,
-        "n_gpu_layers": 0,
-        "use_mmap": True,
+        **ALWAYS,
         "device": "cpu",
         "quant": facts["recipe"],
         "group_size": facts["group_size"],

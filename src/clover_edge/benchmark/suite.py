@@ -19,7 +19,7 @@ from ..generation import (
     is_autoregressive,
     starts_random,
 )
-from ..loader import PackedFolder, open_core
+from ..loader import PackedFolder, open_core, read_folder
 from ..synthetic import synthetic_ids
 from .ceilings import ceilings_apart
 from .records import counted, machine_facts, model_facts, spread, timed
@@ -60,6 +60,7 @@ class Benchmark:
         loads, used = [], "core"
         for _ in range(repetitions):
             started = time.perf_counter_ns()
+            folder = read_folder(folder.path)
             if backend == "core":
                 self._core = open_core(folder, threads=threads or 0, isa=isa, kv=kv)
             else:

@@ -113,12 +113,15 @@ class Settings:
 
     @classmethod
     def of(cls, spec: Mapping[str, Any], generation: Mapping[str, Any], quality: str) -> Settings:
-        """`exact` leaves out every approximation that the model does not ask for itself."""
+        """`exact` leaves out every approximation that the model does not ask for itself; only
+        `fast` takes blocks wider than the model's own default."""
         if is_autoregressive(spec):
             return cls(("ar",), (1,), ((False, 0),), (FREE,), False)
         own, mask = spec["block_size"], spec.get("mask", "causal")
         causal, full = mask == "causal", mask == "full"
-        widths = (*(w for w in _WIDTHS if w < own and mask != "block"), own)
+        # Wider than the model is used by itself, it may write worse.
+        most = own if quality == "fast" or not causal else generation.get("block_length", own)
+        widths = (*(w for w in _WIDTHS if w < most and mask != "block"), most)
         noise = spec.get("noise", "mask") != "mask"
         free_rows = not noise and not full
         free_rows &= spec.get("delta_preview", "operator") == "operator"
