@@ -146,4 +146,6 @@ def _name_points(axis: Any, found: Sequence[Result]) -> None:
         ):
             place /= _CLOSE
         taken.append((x, place))
-        axis.annotate(name, (x, place), xytext=(7, -3), textcoords="offset points", fontsize=8)
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.85}
+        where = {"xytext": (7, -3), "textcoords": "offset points"}
+        axis.annotate(name, (x, place), fontsize=8, bbox=behind, **where)

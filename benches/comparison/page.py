@@ -70,8 +70,9 @@ def page(results: Sequence[Result]) -> str:
 
 def _ceilings() -> str:
     return (
-        "What a device does at most is measured, too: the best of seven runs of a loop that does\n"
-        "nothing else; a multiply-add is two operations.\n"
+        "What a device does at most is measured by each command of ours: the best of seven runs of "
+        "a loop\nthat does nothing else; a multiply-add is two operations. Where ceilings differ "
+        "from command to command,\nthe device is shared or throttled, and so do all speeds.\n"
     )
 
 
@@ -85,7 +86,7 @@ def _models() -> str:
 def _tests(results: Sequence[Result]) -> str:
     said = [
         "MB a token are bytes of weights, where the runtime counts them; GB/s are these over time,",
-        'and "of read" is their share of the device\'s read ceiling.',
+        'and "of read" is their share of the read ceiling that the same command measured.',
     ]
     if len({result.device for result in results if not result.skipped}) == 1:
         said.append(f"Device: {ordered(results)[0].device}.")

@@ -112,11 +112,11 @@ def devices(results: Iterable[Result]) -> str:
 
 
 def _device(name: str, found: Sequence[Result]) -> list[str]:
-    """Ceilings are the best of all records: a machine that is shared shows less at times."""
+    """Ceilings from the lowest to the highest of all records: a shared machine moves."""
     machine = found[-1].record["machine"]
     measured = [each for r in found if (each := r.record["machine"].get("ceilings"))]
-    best = (
-        significant(max(each[key] for each in measured) / 1e9) if measured else NONE
+    ceilings = (
+        _range([each[key] / 1e9 for each in measured])
         for key in ("dot_ops", "fma_flops", "read_bytes")
     )
     throttled = [result.record.get("throttled") for result in found]
@@ -127,10 +127,15 @@ def _device(name: str, found: Sequence[Result]) -> list[str]:
         f"{machine['threads']} ({machine['threads_why']})",
         NONE if memory is None else significant(memory / 1e9),
         _said(machine.get("virtualised")),
-        *best,
+        *ceilings,
         machine.get("energy_source") or f"not measured: {machine['energy_why']}",
         "yes" if any(throttled) else _said(None if None in throttled else False),
     ]
+
+
+def _range(values: Sequence[float]) -> str:
+    ends = [significant(value) for value in (min(values), max(values))] if values else [NONE]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _said(value: bool | None) -> str:
