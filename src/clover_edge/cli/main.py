@@ -60,8 +60,8 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     top = parser()
     arguments, rest = top.parse_known_args(argv)
     if arguments.command == "run" and arguments.prompt is None and len(rest) == 1:
-        if rest[0] == "-" or not rest[0].startswith("-"):
-            arguments.prompt = rest.pop()
+        late = rest[0] == "-" or not rest[0].startswith("-")
+        arguments.prompt = rest.pop() if late else None
     if rest:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     return arguments
