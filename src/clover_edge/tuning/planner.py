@@ -26,6 +26,7 @@ _CORESET_SHARE = 3 / 16  # of the experts: what LLaDA2.2 was trained with
 _MANY_EXPERTS = 32  # from which a coreset saves anything
 _SHARE = 0.4  # of the experts that later steps would choose: costs the demo model no answers
 _ROUNDS = 3
+_NOISE = 0.03  # of a speed: what a change of settings must be worth
 
 Progress = Callable[[str], None]
 Limit = tuple[int, float]  # coreset_size (0: the model's own), coreset_share
@@ -242,8 +243,9 @@ def _timed(
     core_options: Callable[[Mapping[str, Any]], dict[str, Any]],
     progress: Progress,
 ) -> list[Candidate]:
-    """With their tokens a second behind the prefill, the fastest first: medians of rounds in which
-    they take turns."""
+    """With their tokens a second behind the prefill, medians of rounds in which they take turns.
+    The fastest first, but for such as noise may have put in front: of those the widest, which is
+    nearest to the model's own default."""
     speeds: list[list[float]] = [[] for _ in candidates]
     for number in range(_ROUNDS if candidates else 0):
         progress(f"the best {len(candidates)} settings, round {number + 1} of {_ROUNDS}")
@@ -253,7 +255,14 @@ def _timed(
         replace(candidate, measured_tps=median(found))
         for candidate, found in zip(candidates, speeds, strict=True)
     ]
-    return sorted(timed, key=lambda c: -(c.measured_tps or 0))
+    fastest = max((c.measured_tps or 0 for c in timed), default=0)
+
+    def order(candidate: Candidate) -> tuple[bool, int, float]:
+        speed = candidate.measured_tps or 0
+        slower = speed < (1 - _NOISE) * fastest
+        return slower, 0 if slower else -candidate.block_length, -speed
+
+    return sorted(timed, key=order)
 
 
 def _speed(
