@@ -29,14 +29,21 @@ from .spec import Spec, read_spec
 from .weights import Weights
 
 _SLACK = 16 << 20  # graphs and side files
+_SUFFIX = ".onnx"
+_BUILDERS: Mapping[str, Callable[[Graph, Spec], None]] = {
+    "preview": partial(body, commit=False),
+    "commit": partial(body, commit=True),
+    "head": head_alone,
+}
 
 
 @dataclass(frozen=True)
 class OnnxPlan:
-    """Graphs by their role, and the weights that they share."""
+    """Graphs by the name of their file, the file of each role, and the weights that they share."""
 
     folder: PackedFolder
     graphs: Mapping[str, Graph]
+    files: Mapping[str, str]
     weights: Weights
     activations: str
 
@@ -47,11 +54,8 @@ class OnnxPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """What there will be, for `--json`."""
-        return {"graphs": self.files, "activations": self.activations, "data_bytes": self.nbytes}
-
-    @property
-    def files(self) -> dict[str, str]:
-        return {role: f"{role}.onnx" for role in self.graphs}
+        files = dict(self.files)
+        return {"graphs": files, "activations": self.activations, "data_bytes": self.nbytes}
 
 
 def plan_onnx(packed: str | Path, *, activations: str = "int8") -> OnnxPlan:
@@ -70,11 +74,12 @@ def plan_onnx(packed: str | Path, *, activations: str = "int8") -> OnnxPlan:
     spec = read_spec(folder.spec)
     open_core(folder, threads=1)  # refuses what is missing, surplus or of the wrong shape
     weights = Weights(PackedTensors(folder))
-    graphs = {}
-    for role, build in _roles(spec):
-        graphs[role] = Graph(role, weights, activations)
-        build(graphs[role], spec)
-    return OnnxPlan(folder, graphs, weights, activations)
+    graphs, files = {}, _files(spec)
+    for file in dict.fromkeys(files.values()):
+        role = file.removesuffix(_SUFFIX)
+        graphs[file] = Graph(role, weights, activations)
+        _BUILDERS[role](graphs[file], spec)
+    return OnnxPlan(folder, graphs, files, weights, activations)
 
 
 def write_onnx(plan: OnnxPlan, out: str | Path, *, progress: Progress | None = None) -> None:
@@ -89,10 +94,10 @@ def write_onnx(plan: OnnxPlan, out: str | Path, *, progress: Progress | None = N
     made_of = identity(__version__, FORMAT_VERSION, str(plan.folder.path), plan.activations)
     try:
         with Partial(target, made_of, resume=False) as growing:
-            for role, graph in plan.graphs.items():
-                graph.save(growing.folder / plan.files[role])
+            for file, graph in plan.graphs.items():
+                graph.save(growing.folder / file)
             plan.weights.write(growing.folder, progress)
-            for file in plan.files.values():
+            for file in plan.graphs:
                 import_onnx().checker.check_model(str(growing.folder / file))
             _write_side_files(plan, growing.folder)
             growing.finish()
@@ -153,11 +158,14 @@ def packing_place(out: str | Path) -> Iterator[Path]:
         yield Path(place) / "packed"
 
 
-def _roles(spec: Spec) -> Iterator[tuple[str, Callable[[Graph, Spec], None]]]:
-    if spec.preview:
-        yield "preview", partial(body, commit=False)
-    yield "commit", partial(body, commit=True)
-    yield "head", head_alone
+def _files(spec: Spec) -> dict[str, str]:
+    """The file of each role; one for both passes where the same rows come out of either."""
+    names = {role: role + _SUFFIX for role in _BUILDERS}
+    if not spec.preview:
+        del names["preview"]
+    elif "deltanet" not in spec.layer_types and not any(spec.windows):
+        names["preview"] = names["commit"]
+    return names
 
 
 def _write_side_files(plan: OnnxPlan, folder: Path) -> None:
@@ -167,6 +175,6 @@ def _write_side_files(plan: OnnxPlan, folder: Path) -> None:
             shutil.copyfile(packed / name, folder / name)
     config = read_json(packed / "config.json")
     ours = {k: v for k, v in config["clover_edge"].items() if k != "tensors"}
-    ours |= {"format": "onnx", "graphs": plan.files, "activations": plan.activations}
+    ours |= {"format": "onnx", "graphs": dict(plan.files), "activations": plan.activations}
     text = json.dumps({**config, "clover_edge": ours}, indent=2)
     (folder / "config.json").write_text(text + "\n")

@@ -79,7 +79,7 @@ def read_folder(path: str | Path) -> PackedFolder:
     form = ours.get("format", "packed")
     if form == "onnx":
         graphs = _graphs(folder, where, ours, bool(spec.get("preview", True)))
-        paths = [folder / name for name in graphs.values()]
+        paths = [folder / name for name in dict.fromkeys(graphs.values())]
         return replace(
             described,
             generation={k: v for k, v in generation.items() if k not in OF_CORE},

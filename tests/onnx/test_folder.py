@@ -70,6 +70,14 @@ def test_autoregressive_models_have_no_preview(graphs: Make) -> None:
     assert set(protos(graphs("qwen2", "f32"))) == {"commit.onnx", "head.onnx"}
 
 
+@pytest.mark.parametrize("case", ["llada2", "dream"])
+def test_one_graph_for_both_passes_where_they_are_the_same(graphs: Make, case: str) -> None:
+    folder = graphs(case, "f32")
+    assert set(protos(folder)) == {"commit.onnx", "head.onnx"}
+    described = json.loads((folder / "config.json").read_text())["clover_edge"]["graphs"]
+    assert described == {**GRAPHS, "preview": "commit.onnx"}
+
+
 @pytest.mark.parametrize("recipe", ["f32", "int4"])
 @pytest.mark.parametrize("case", CASES)
 def test_checked(graphs: Make, case: str, recipe: str) -> None:

@@ -109,13 +109,14 @@ def test_float_activations_are_exact(packed: Make, onnx_model: Make, recipe: str
 
 
 def test_demo_model(packed: Make, onnx_model: Make, open_core: Make) -> None:
-    """The bounds on float32 and on int4 weights of ``benches/must_hold.py onnx``."""
-    found = {}
-    for recipe in ("f32", "int4"):
-        core, model = open_core(packed("demo", recipe)), onnx_model("demo", recipe, "core")
-        found[recipe] = [e for ids in texts(5, 64, 1000) for e in errors(core, model, ids)]
-    assert max(found["f32"]) < 1e-4
-    assert np.median(found["int4"]) < 1e-2
+    """Float32 weights to the bound of ``benches/must_hold.py onnx``, and int4 ones much closer
+    wherever the two round alike: in some 3 of 100 rows a value that lies between two codes does
+    not, which moves all that reads it. So passes are of few rows, and most of them count."""
+    core, model = open_core(packed("demo", "f32")), onnx_model("demo", "f32")
+    assert max(e for ids in texts(5, 64, 1000) for e in errors(core, model, ids)) < 1e-4
+    core, model = open_core(packed("demo", "int4")), onnx_model("demo", "int4", "core")
+    found = [e for ids in texts(40, 12, 1000) for e in errors(core, model, ids)]
+    assert np.median(found) < 1e-5
 
 
 def test_states(packed: Make, onnx_model: Make, open_core: Make) -> None:

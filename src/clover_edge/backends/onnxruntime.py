@@ -42,15 +42,14 @@ class Graphs:
         chosen = _checked(providers, onnxruntime.get_available_providers())
         self._path = folder.path
         self._options = _session_options(onnxruntime, threads)
-        self._sessions: dict[str, Any] = {}
-        for kind, name in folder.graphs.items():
+        opened: dict[str, Any] = {}  # by file, which may be that of two kinds
+        for name in dict.fromkeys(folder.graphs.values()):
             path = str(folder.path / name)
             try:
-                self._sessions[kind] = onnxruntime.InferenceSession(
-                    path, self._options, providers=chosen
-                )
+                opened[name] = onnxruntime.InferenceSession(path, self._options, providers=chosen)
             except Exception as error:  # a class for each of its status codes, without a root
                 raise ModelFormatError(path, "graph", f"onnxruntime: {error}") from error
+        self._sessions = {kind: opened[name] for kind, name in folder.graphs.items()}
         self.providers: tuple[str, ...] = tuple(self._sessions["commit"].get_providers())
         self._inputs = {kind: _names(each.get_inputs()) for kind, each in self._sessions.items()}
         self._outputs = {kind: list(_wanted(kind, folder.spec)) for kind in self._sessions}
