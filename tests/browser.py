@@ -119,7 +119,9 @@ class Page:
 @contextmanager
 def chromium(program: str) -> Iterator[Page]:
     """A browser with one empty tab and a profile of its own."""
-    with tempfile.TemporaryDirectory(prefix="clover-edge-browser-") as profile:
+    with tempfile.TemporaryDirectory(
+        prefix="clover-edge-browser-", ignore_cleanup_errors=True
+    ) as profile:
         flags = ["--headless=new", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
         flags += ["--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio"]
         flags += ["--disable-background-networking", "--disable-component-update"]

@@ -167,13 +167,19 @@ def search(
             np.multiply(unit, np.float32(end) / np.float32(factor), out=rounded)
             levels.round(rounded)
             weighted = rounded if weights is None else weights * rounded
-            xc = (unit * weighted).sum(axis=0)
-            cc = np.maximum((rounded * weighted).sum(axis=0), np.float32(1e-9))
+            xc = _sum(unit * weighted)
+            cc = np.maximum(_sum(rounded * weighted), np.float32(1e-9))
             gain = xc * xc / cc  # squared error after the refit is sum x^2 - gain
             better = gain > best_gain
             best_gain = np.where(better, gain, best_gain)
             best = np.where(better, xc / cc, best)
     return top * best
+
+
+def _sum(columns: Floats) -> Floats:
+    """Down the columns in order; numpy's own sum of a single column goes by pairs."""
+    total: Floats = np.add.accumulate(columns, axis=0)[-1]
+    return total
 
 
 def _split(columns: Floats, top: Floats, levels: Levels, scale: Floats) -> Floats:
@@ -189,10 +195,10 @@ def _split(columns: Floats, top: Floats, levels: Levels, scale: Floats) -> Float
         error = u - level
         size = np.abs(error)
         quarter = np.sqrt(np.sqrt(size))
-        total = (np.sqrt(size) * quarter).sum(axis=0)
+        total = _sum(np.sqrt(size) * quarter)
         kept = np.maximum(size - one / beta / np.maximum(quarter, np.float32(1e-9)), 0)
-        xc = ((u - np.where(error < 0, -kept, kept)) * level).sum(axis=0)
-        cc = (level * level).sum(axis=0)
+        xc = _sum((u - np.where(error < 0, -kept, kept)) * level)
+        cc = _sum(level * level)
         cost = total * np.sqrt(np.abs(now) * np.sqrt(np.abs(now)))
         alive &= cost < least
         least, best = np.where(alive, cost, least), np.where(alive, now, best)
