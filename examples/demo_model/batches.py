@@ -88,12 +88,17 @@ class Stream:
         return request, [{"role": "user", "content": request}, *ep.messages[1:before]], answer
 
     def earlier(self) -> list[dict]:
-        """What a chat already holds when a new request comes: one that was met, whole."""
-        if self.rng.random() < 0.5:
-            return episode(self.rng, self.mix.made_up).messages
-        ex = sample(self.rng, self.mix.made_up, wide=True)
-        said = {"role": "assistant", "content": ex.answer}
-        return [{"role": "user", "content": ex.request}, said]
+        """What a chat already holds when a new request comes: one that was met, whole, and none
+        that is held out."""
+        while True:
+            if self.rng.random() < 0.5:
+                messages = episode(self.rng, self.mix.made_up).messages
+            else:
+                ex = sample(self.rng, self.mix.made_up, wide=True)
+                said = {"role": "assistant", "content": ex.answer}
+                messages = [{"role": "user", "content": ex.request}, said]
+            if normalise(messages[0]["content"]) not in self.refused:
+                return messages
 
     def __iter__(self) -> Iterator[Batch]:
         while True:

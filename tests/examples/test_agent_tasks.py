@@ -50,14 +50,26 @@ def test_training_draws_no_held_out_request() -> None:
     stream.mix.episodes = 0.5
     refused = stream.refused
     drawn = [tok.decode(stream.example()[0], skip_special_tokens=False) for _ in range(300)]
-    requests = [text.split("<|im_start|>user\n", 1)[1].split("<|im_end|>")[0] for text in drawn]
-    assert not refused & {normalise(request) for request in requests}
+    asked = [
+        [
+            normalise(part.split("<|im_end|>")[0])
+            for part in text.split("<|im_start|>user\n")[1:]
+            if not part.startswith("<tool_response>")
+        ]
+        for text in drawn
+    ]
+    assert not refused & {request for requests in asked for request in requests}
+    assert 5 < sum(len(requests) == 2 for requests in asked) < 100  # behind an earlier exchange
     assert sum("<tool_response>" in text for text in drawn) > 30
 
-    stream.refused = {normalise(request) for request in requests}
-    again = Stream(Config(), tok, seed=5, rows=1024)
-    again.refused, again.mix.episodes = stream.refused, 0.5
+    again, third = (Stream(Config(), tok, seed=5, rows=1024) for _ in range(2))
+    again.refused, again.mix.episodes = {requests[-1] for requests in asked}, 0.5
     assert tok.decode(again.example()[0], skip_special_tokens=False) not in drawn
+    third.rng.seed(7)
+    first = normalise(third.earlier()[0]["content"])
+    third.rng.seed(7)
+    third.refused = {first}
+    assert normalise(third.earlier()[0]["content"]) != first
 
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.name)
