@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
-
-from typing_extensions import Self
 
 ROOT = Path("/")
 SAMPLE_SECONDS = 0.05  # between two readings of a supply that tells power, not energy
@@ -22,19 +20,12 @@ SUPPLY = "VDD_IN"  # of the whole module
 
 
 class Meter(Protocol):
-    """Counts joules while it is entered; `joules` is the total of all the times."""
+    """Counts joules within `running()`; `joules` is the total of all the times."""
 
     source: str
     joules: float
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def running(self) -> AbstractContextManager[None]: ...
 
 
 class Rapl:
@@ -45,22 +36,15 @@ class Rapl:
         self.joules = 0.0
         self._domains = domains
         self._ranges = [int(_read(domain / "max_energy_range_uj") or 0) for domain in domains]
-        self._before: list[int] = []
 
     def _counters(self) -> list[int]:
         return [int((domain / "energy_uj").read_text()) for domain in self._domains]
 
-    def __enter__(self) -> Self:
-        self._before = self._counters()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for before, now, most in zip(self._before, self._counters(), self._ranges, strict=True):
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        start = self._counters()
+        yield
+        for before, now, most in zip(start, self._counters(), self._ranges, strict=True):
             self.joules += (now - before if now >= before else now + most - before) / 1e6
 
 
@@ -71,37 +55,30 @@ class Supply:
         self.source = f"hwmon {SUPPLY}"
         self.joules = 0.0
         self._volts, self._amperes = folder / f"in{channel}_input", folder / f"curr{channel}_input"
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def _watts(self) -> float:
         return int(self._volts.read_text()) * int(self._amperes.read_text()) / 1e6  # mV, mA
 
-    def _sum(self) -> None:
+    def _sum(self, end: threading.Event) -> None:
         at, watts = time.monotonic(), self._watts()
         while True:
-            ended = self._ended.wait(SAMPLE_SECONDS)
+            ended = end.wait(SAMPLE_SECONDS)
             now, then = time.monotonic(), self._watts()
             self.joules += (watts + then) / 2 * (now - at)
             at, watts = now, then
             if ended:
                 return
 
-    def __enter__(self) -> Self:
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._sum, name="clover-edge-power", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        end = threading.Event()
+        thread = threading.Thread(target=self._sum, args=(end,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
 
 
 def meter(root: Path = ROOT) -> tuple[Meter | None, str]:

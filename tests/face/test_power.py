@@ -41,11 +41,11 @@ def test_rapl_counts_packages_and_wraps(tmp_path: Path) -> None:
     (part / "energy_uj").write_text("5\n")
     meter, why = power.meter(tmp_path)
     assert meter is not None and "processor" in why
-    with meter:
+    with meter.running():
         rapl(tmp_path, 0, 100_000)
         rapl(tmp_path, 1, 400_000)
     assert meter.joules == pytest.approx(0.2 + 0.3)
-    with meter:
+    with meter.running():
         rapl(tmp_path, 1, 500_000)
     assert meter.joules == pytest.approx(0.6)
 
@@ -72,12 +72,12 @@ def test_the_supply_of_a_jetson(tmp_path: Path) -> None:
     meter, _ = power.meter(tmp_path)
     assert meter is not None and "VDD_IN" in meter.source
     started = time.monotonic()
-    with meter:
+    with meter.running():
         time.sleep(0.12)
     taken = time.monotonic() - started
     assert 0.1 * 10 <= meter.joules <= taken * 10  # 5 V, 2 A
     before = meter.joules
-    with meter:
+    with meter.running():
         pass
     assert before <= meter.joules < before + taken * 10
 

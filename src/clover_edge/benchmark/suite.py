@@ -174,7 +174,7 @@ class Benchmark:
         for _ in range(self._repetitions):
             state = self._behind(held, needed)
             before = self._meter.joules if self._meter else 0.0
-            with self._meter or nullcontext():
+            with self._meter.running() if self._meter else nullcontext():
                 taken, told = run(state)
             nanoseconds.append(max(taken, 1))
             counters.append(told)
