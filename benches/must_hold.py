@@ -61,7 +61,7 @@ def main() -> int:
     )
     parser.add_argument("--no-full", action="store_true", help="without the model of full size")
     arguments = parser.parse_args()
-    short = skipped = False
+    count, short, skipped = 0, False, False
     with tempfile.TemporaryDirectory(prefix="clover-edge-must-hold-") as scratch:
         context = Context(
             Path(scratch),
@@ -74,7 +74,10 @@ def main() -> int:
         started = time.perf_counter()
         for row in rows(context, arguments.set, arguments.only):
             print(row.line(), flush=True)
+            count += 1
             short, skipped = short or row.holds is False, skipped or row.holds is None
+    if not count:
+        parser.error(f"--only: no check of {arguments.set} has {arguments.only!r} in its name")
     print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
     return 1 if short else 3 if skipped else 0
 
